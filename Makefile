@@ -36,10 +36,10 @@ test: lint  ## every check, then every test (more pytest options: make test ARGS
 
 lint: $(READY)  ## ruff, import-linter, pyright
 	@echo "== ruff"
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make format"; exit 1; }
+	@$(BIN)/ruff check --quiet --output-format concise .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@echo "== import-linter"
-	@$(BIN)/lint-imports --no-logo 2>&1 || exit 1
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
 	@echo "== pyright"
 	@$(BIN)/pyright
 
@@ -72,7 +72,7 @@ clean:  ## remove what was built and made here, .venv too
 $(MADE):
 	@echo "Making .venv with $(PYTHON) ..."
 	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet -c constraints.txt uv
+	@$(BIN)/python -m pip install -qq -c constraints.txt uv
 	@touch $@
 
 $(READY): | $(MADE)

@@ -1,0 +1,20 @@
+"""Every Python block of the README and of docs/ runs, top to bottom, page by page, in an empty directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+ROOT = Path(__file__).parents[1]
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
+READER = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for example in READER.parse(page).examples():
+        example.evaluate()

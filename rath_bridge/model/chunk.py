@@ -1,0 +1,348 @@
+"""Chunks: what is appended (`Draft`), what is kept (`Chunk`), and the exact bytes of an envelope.
+
+An envelope is one line of deterministic JSON; its sha256 is the chunk's id::
+
+    {"at":"2026-11-29T17:32:48.123456Z","body":"<digest>","kind":"message","origin":{...},
+     "parents":["<digest>"],"run":"<id>","size":123,"span":{"span_id":"...","trace_id":"..."}}
+
+Absent fields are left out. ``parents`` is session order; a framework's own lineage stands in the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from time import time_ns
+from typing import Any, Final
+
+import orjson
+
+from rath_bridge.errors import DecodeError, EncodeError, ErasedError
+from rath_bridge.model.digests import Digest, digest, is_digest, new_nonce
+from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
+from rath_bridge.model.kinds import RESERVED, Body, body_fields, body_of
+
+_PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
+_KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class SpanContext:
+    """OpenTelemetry ids, assigned when the work starts."""
+
+    trace_id: str
+    """32 lowercase hexadecimal characters."""
+    span_id: str
+    """16 lowercase hexadecimal characters."""
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A framework's exact bytes, only for the trip home."""
+
+    framework: str
+    version: str
+    codec: str
+    """How the bytes are to be read: ``json``, ``msgpack``, ``wire`` ..."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An index entry across sessions: (framework, native id, namespace, key) finds a chunk."""
+
+    framework: str
+    native_id: str
+    namespace: str
+    key: str
+    sub: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A chunk before it has parents. Build it with `draft` (or ``rb.message``); append it to a session."""
+
+    kind: str
+    body: bytes
+    """The exact body bytes, nonce inside."""
+    body_digest: Digest
+    objects: Mapping[Digest, bytes]
+    """Blobs, native records and tree nodes that the body refers to and that may be new."""
+    at: int
+    """Microseconds since 1970, UTC."""
+    run: str | None = None
+    origin: str | None = None
+    """Canonical JSON of who recorded it: adapter, framework, version."""
+    span: SpanContext | None = None
+    keys: tuple[Key, ...] = ()
+    """Written with the chunk; an entry that stands there already is superseded."""
+    once: Key | None = None
+    """Append only if no chunk stands under this key yet (it is written too): idempotent appends."""
+
+
+def now() -> int:
+    """Microseconds since 1970, UTC."""
+    return time_ns() // 1000
+
+
+def draft(
+    body: Body,
+    *,
+    run: str | None = None,
+    origin: Mapping[str, str] | None = None,
+    span: SpanContext | None = None,
+    at: int | None = None,
+    native: Native | None = None,
+    objects: Mapping[Digest, bytes] | None = None,
+    keys: Sequence[Key] = (),
+    once: Key | None = None,
+    nonce: str | None = None,
+) -> Draft:
+    """Encode a body into a draft.
+
+    Args:
+        body: Any kind of `rath_bridge.model.kinds`.
+        run: Id of the run it belongs to.
+        origin: Who recorded it: ``adapter``, ``framework``, ``version``.
+        span: OpenTelemetry ids of the work.
+        at: Microseconds since 1970; now, when absent.
+        native: The framework's own bytes for this chunk.
+        objects: Tree nodes and item bytes that the body's references need, by digest.
+        keys: Index entries under which frameworks look the chunk up.
+        once: Append only if no chunk stands under this key yet.
+        nonce: 32 hexadecimal characters; random, when absent.
+
+    Raises:
+        EncodeError: A value cannot be kept; the error names its path (``body.arguments.x[3]``).
+    """
+    kind = body.kind if body.kind != "unknown" else body.name  # type: ignore[attr-defined]
+    if not _KIND.match(kind):
+        raise EncodeError("kind", repr(kind), "use lowercase letters, digits, dots and underscores")
+    values = body_fields(body)
+    if not RESERVED.isdisjoint(values):
+        raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
+    blobs: dict[Digest, bytes] = dict(objects) if objects else {}
+    values["nonce"] = nonce or new_nonce()
+    escaped = escape(values, blobs)
+    if native is not None:
+        name = digest(native.data)
+        blobs[name] = native.data
+        escaped["native"] = {
+            "$rath": "native",
+            "digest": name,
+            "size": len(native.data),
+            "framework": native.framework,
+            "version": native.version,
+            "codec": native.codec,
+        }
+    data = dumps(escaped)
+    return Draft(
+        kind=kind,
+        body=data,
+        body_digest=digest(data),
+        objects=blobs,
+        at=now() if at is None else at,
+        run=run,
+        origin=dumps(dict(origin)).decode() if origin else None,
+        span=span,
+        keys=tuple(keys),
+        once=once,
+    )
+
+
+def format_time(at: int) -> str:
+    """Return microseconds since 1970 as ``2026-11-29T17:32:48.123456Z``."""
+    seconds, micros = divmod(at, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{micros:06d}Z"
+
+
+def parse_time(text: str) -> int:
+    """Inverse of `format_time`; exact."""
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return int(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"' if _PLAIN.match(text) else orjson.dumps(text).decode()
+
+
+_second: tuple[int, str] = (-1, "")
+"""The last second and its text: many chunks are made within one. One tuple, so that threads never see half of it."""
+
+
+def render_envelope(draft: Draft, parents: Sequence[Digest]) -> bytes:
+    """Return the exact envelope bytes of a draft with these parents."""
+    global _second
+    second, micros = divmod(draft.at, 1_000_000)
+    known, stamp = _second
+    if second != known:
+        stamp = format_time(draft.at)[:19]
+        _second = (second, stamp)
+    return render(
+        at=f"{stamp}.{micros:06d}Z", body=draft.body_digest, kind=draft.kind, origin=draft.origin,
+        parents=parents, run=draft.run, size=len(draft.body), span=draft.span,
+    )  # fmt: skip
+
+
+def render(
+    *,
+    at: str,
+    body: Digest,
+    kind: str,
+    origin: str | None,
+    parents: Sequence[Digest],
+    run: str | None,
+    size: int,
+    span: SpanContext | None,
+) -> bytes:
+    """Return envelope bytes from their facts: keys sorted, absent ones left out."""
+    text = f'{{"at":"{at}","body":"{body}","kind":"{kind}"'
+    if origin is not None:
+        text += f',"origin":{origin}'
+    if parents:
+        text += ',"parents":["' + '","'.join(parents) + '"]'
+    if run is not None:
+        text += f',"run":{_quote(run)}'
+    text += f',"size":{size}'
+    if span is not None:
+        parent = "" if span.parent_id is None else f'"parent_id":"{span.parent_id}",'
+        text += f',"span":{{{parent}"span_id":"{span.span_id}","trace_id":"{span.trace_id}"}}'
+    return (text + "}").encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chunk:
+    """One immutable event of a session. Two chunks are equal when their ids are."""
+
+    id: Digest
+    kind: str
+    parents: tuple[Digest, ...]
+    at: int
+    """Microseconds since 1970, UTC."""
+    run: str | None
+    origin: str | None
+    span: SpanContext | None
+    size: int
+    """Bytes of the body."""
+    body_bytes: bytes | None
+    """The exact body bytes; None once erased."""
+    position: int
+    """Place on its line, from 0: how many first parents it has."""
+    generation: int = 0
+    """1 + the greatest generation of its parents; equals ``position`` where nothing was merged."""
+    raw: bytes | None = None
+    """The envelope's bytes where it holds fields that this version does not know."""
+    erased_digest: Digest | None = None
+    load: Loader | None = field(default=None, repr=False)
+    """Fetches blobs from the store."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def body_digest(self) -> Digest:
+        """The sha256 of the body, also once it is erased."""
+        return self.erased_digest or digest(self.body_bytes or b"")
+
+    @property
+    def envelope(self) -> bytes:
+        """The exact bytes whose sha256 is `id`."""
+        if self.raw is not None:
+            return self.raw
+        return render(
+            at=format_time(self.at), body=self.body_digest, kind=self.kind, origin=self.origin,
+            parents=self.parents, run=self.run, size=self.size, span=self.span,
+        )  # fmt: skip
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The body as a map, long texts read in, ``nonce`` and ``native`` left out.
+
+        Raises:
+            ErasedError: The content was erased.
+            MissingObjectError: A blob that it refers to is gone.
+        """
+        found = decode(self._bytes(), self.load, f"chunk {self.id[:16]}")
+        return {key: value for key, value in found.items() if key not in RESERVED}
+
+    @property
+    def body(self) -> Body:
+        """The body as its kind's dataclass (`Unknown` for a kind that this version does not know)."""
+        return body_of(self.kind, self.values, f"chunk {self.id[:16]}")
+
+    @property
+    def native_ref(self) -> Mapping[str, Any] | None:
+        """``framework``, ``version``, ``codec``, ``digest`` and ``size`` of the native record, if there is one."""
+        return orjson.loads(self._bytes()).get("native") if b'"native"' in (self.body_bytes or b"") else None
+
+    @property
+    def native(self) -> Native | None:
+        """The framework's own bytes, read from the store."""
+        ref = self.native_ref
+        if ref is None or self.load is None:
+            return None
+        return Native(ref["framework"], ref["version"], ref["codec"], self.load([ref["digest"]])[ref["digest"]])
+
+    @property
+    def references(self) -> frozenset[Digest]:
+        """Digests of every blob, native record and tree root that the body names."""
+        return frozenset() if self.body_bytes is None else frozenset(references(orjson.loads(self.body_bytes)))
+
+    def _bytes(self) -> bytes:
+        if self.body_bytes is None:
+            raise ErasedError(self.id)
+        return self.body_bytes
+
+
+_ENVELOPE_KEYS: Final = frozenset({"at", "body", "kind", "origin", "parents", "run", "size", "span"})
+
+
+def parse_envelope(data: bytes, body: bytes | None, position: int = 0, load: Loader | None = None, place: str = "envelope") -> Chunk:
+    """Read an envelope's bytes (as exported) back into a chunk; unknown fields are kept.
+
+    Raises:
+        DecodeError: Not an envelope: the field is named.
+    """
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(place, f"not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise DecodeError(place, "an envelope is a JSON object")
+    try:
+        span = SpanContext(**found["span"]) if "span" in found else None
+        chunk = Chunk(
+            id=digest(data), kind=_kind(found["kind"]), parents=tuple(_digest(p) for p in found.get("parents", ())),
+            at=parse_time(found["at"]), run=found.get("run"),
+            origin=dumps(found["origin"]).decode() if "origin" in found else None,
+            span=span, size=int(found["size"]), body_bytes=body, position=position, generation=position,
+            erased_digest=_digest(found["body"]) if body is None else None, load=load,
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise DecodeError(place, f"not an envelope ({error!r})") from error
+    known = found.keys() <= _ENVELOPE_KEYS
+    if known and render(
+        at=format_time(chunk.at), body=found["body"], kind=chunk.kind, origin=chunk.origin,
+        parents=chunk.parents, run=chunk.run, size=chunk.size, span=span,
+    ) == data:  # fmt: skip
+        return chunk
+    return replace(chunk, raw=data)
+
+
+def _digest(text: Any) -> Digest:
+    if not is_digest(text):
+        raise ValueError(f"{text!r} is not a digest")
+    return text
+
+
+def _kind(text: Any) -> str:
+    if not isinstance(text, str) or not _KIND.match(text):
+        raise ValueError(f"{text!r} is not a kind")
+    return text

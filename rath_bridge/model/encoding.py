@@ -1,0 +1,253 @@
+"""Deterministic JSON with tagged escapes: the bytes that are hashed.
+
+Plain JSON values stand as they are (keys sorted by their UTF-8 bytes, no spaces, UTF-8). What JSON
+cannot hold exactly is one object with the key ``$rath``:
+
+====================  =============================================================================
+``int``               ``{"$rath": "int", "v": "0x20000000000000"}``: beyond 2**53 - 1, signed hexadecimal
+``float``             ``{"$rath": "float", "v": "nan" | "inf" | "-inf"}``
+``utf16``             text with lone surrogates: ``v`` = base64 of its UTF-16-BE code units
+``bytes``             ``v`` = base64
+``map``               an object with a key that is not text, or has lone surrogates, or is ``$rath``:
+                      ``v`` = list of ``[key, value]``, sorted by the encoded key
+``text``              text of 512 UTF-8 bytes and more, kept as a blob: ``digest``, ``size``
+``blob`` ``tree``     a reference that is not read in with the body: ``digest`` and facts about it
+====================  =============================================================================
+
+``utf16`` and ``bytes`` of 512 bytes and more carry ``digest`` and ``size`` in place of ``v`` as well. Every
+reference uses the key ``digest``, so a reader can collect references without knowing the kind. Numbers are written in the shortest
+form that reads back equal (orjson's); nobody re-serialises: identity is over the bytes as they stand.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from rath_bridge.errors import DecodeError, EncodeError
+from rath_bridge.model.digests import Digest, digest
+
+INLINE_LIMIT: Final = 512
+"""Text and bytes of this many bytes and more become blobs."""
+
+MAX_DEPTH: Final = 200
+"""Deepest nesting that is kept; deeper values are refused (JSON readers differ beyond it)."""
+
+_MAX_INT: Final = 2**53 - 1
+
+Blobs = dict[Digest, bytes]
+Loader = Callable[[Iterable[Digest]], Mapping[Digest, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A reference to bytes that are not read in with the body."""
+
+    digest: Digest
+    size: int
+    """Bytes."""
+    media_type: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"$rath": "blob", "digest": self.digest, "size": self.size}
+        if self.media_type is not None:
+            found["media_type"] = self.media_type
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRef:
+    """A reference to a tree: an ordered list, or a map, of digests (``model.trees``)."""
+
+    digest: Digest
+    count: int
+    """Items in the list, or entries in the map."""
+    form: str = "list"
+    """``list`` or ``map``."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"$rath": "tree", "digest": self.digest, "count": self.count, "form": self.form}
+
+
+def dumps(value: Any) -> bytes:
+    """Serialise a value that is already escaped: sorted keys, UTF-8, no spaces."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def encode(value: Any, path: str = "body") -> tuple[bytes, Blobs]:
+    """Encode ``value``; the second result holds the long texts and bytes that it refers to.
+
+    Args:
+        value: JSON values, any int, float and str, bytes, maps with any keys, `BlobRef`, `TreeRef`.
+        path: What to call the root in errors.
+
+    Raises:
+        EncodeError: A value cannot be kept; the error names its path.
+    """
+    blobs: Blobs = {}
+    return dumps(escape(value, blobs, path)), blobs
+
+
+def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:
+    """Return ``value`` with everything that JSON cannot hold replaced by tagged escapes."""
+    kind = type(value)
+    if kind is str:
+        return value if len(value) < 128 and value.isascii() else _escape_text(value, blobs)
+    if kind is int:
+        return value if -_MAX_INT <= value <= _MAX_INT else {"$rath": "int", "v": hex(value)}
+    if value is None or kind is bool:
+        return value
+    if kind is float:
+        return value if value - value == 0.0 else {"$rath": "float", "v": str(value)}
+    if depth > MAX_DEPTH:
+        raise EncodeError(path[:200], f"a value nested deeper than {MAX_DEPTH} levels", "flatten it, or keep it as bytes")
+    if kind is dict:
+        return _escape_map(value, blobs, path, depth)
+    if kind is list or kind is tuple:
+        return [escape(item, blobs, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if kind is bytes:
+        return _escape_bytes("bytes", value, blobs)
+    if kind is BlobRef or kind is TreeRef:
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return _escape_map(dict(value), blobs, path, depth)  # pyright: ignore[reportUnknownArgumentType]
+    raise EncodeError(path, f"a {kind.__module__}.{kind.__qualname__}")
+
+
+def _escape_text(value: str, blobs: Blobs) -> Any:
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        return _escape_bytes("utf16", value.encode("utf-16-be", "surrogatepass"), blobs)
+    if len(data) < INLINE_LIMIT:
+        return value
+    name = digest(data)
+    blobs[name] = data
+    return {"$rath": "text", "digest": name, "size": len(data)}
+
+
+def _escape_bytes(tag: str, data: bytes, blobs: Blobs) -> Any:
+    if len(data) < INLINE_LIMIT:
+        return {"$rath": tag, "v": b64encode(data).decode()}
+    name = digest(data)
+    blobs[name] = data
+    return {"$rath": tag, "digest": name, "size": len(data)}
+
+
+def _escape_map(value: dict[Any, Any], blobs: Blobs, path: str, depth: int) -> Any:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if type(key) is not str or key == "$rath" or not (key.isascii() or _is_unicode(key)):
+            break
+        kind = type(item)
+        if kind is str and len(item) < 128 and item.isascii():  # the common leaf, without a call
+            plain[key] = item
+        else:
+            plain[key] = escape(item, blobs, f"{path}.{key}", depth + 1)
+    else:
+        return plain
+    pairs = [
+        (dumps(escape(key, blobs, f"{path}.keys()", depth + 1)), escape(key, blobs, path, depth + 1), key, item)
+        for key, item in value.items()
+    ]
+    pairs.sort(key=lambda pair: pair[0])
+    return {"$rath": "map", "v": [[key, escape(item, blobs, f"{path}[{raw!r}]", depth + 1)] for _, key, raw, item in pairs]}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def decode(data: bytes, load: Loader | None = None, place: str = "body") -> Any:
+    """Read encoded bytes back into values equal to those that were given (tuples come back as lists).
+
+    Args:
+        data: What `encode` returned.
+        load: Fetches blobs by digest; without it, long texts stay `BlobRef` values.
+        place: What to call the bytes in errors.
+
+    Raises:
+        DecodeError: The bytes are not JSON, or hold an escape that is not of this format.
+        MissingObjectError: Raised by ``load`` for a blob that is gone.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(place, f"not JSON ({error})") from error
+    if b'"$rath"' not in data:
+        return value
+    if load is None:
+        return _unescape(value, None, place)
+    found = set(references(value, loadable=True))
+    return _unescape(value, load(found) if found else {}, place)
+
+
+_LOADED: Final = frozenset({"text", "utf16", "bytes"})
+
+
+def references(value: Any, *, loadable: bool = False) -> Iterable[Digest]:
+    """Yield every digest that an *escaped* value refers to.
+
+    Args:
+        value: Parsed JSON of a body, escapes in place.
+        loadable: Only those that are read in with the body (``text``, ``utf16``, ``bytes``).
+    """
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if type(item) is list:
+            stack.extend(item)
+        elif type(item) is dict:
+            tag = item.get("$rath")
+            if tag is None:
+                stack.extend(item.values())
+            elif tag == "map":
+                stack.append(item.get("v"))
+            elif "digest" in item and (not loadable or tag in _LOADED):
+                yield item["digest"]
+
+
+def _unescape(value: Any, blobs: Mapping[Digest, bytes] | None, place: str) -> Any:
+    if type(value) is list:
+        return [_unescape(item, blobs, place) for item in value]
+    if type(value) is not dict:
+        return value
+    if "$rath" not in value:
+        return {key: _unescape(item, blobs, place) for key, item in value.items()}
+    tag = value["$rath"]
+    try:
+        if tag == "int":
+            return int(value["v"], 16)
+        if tag == "float":
+            return float(value["v"])
+        if tag == "map":
+            return {_key(_unescape(key, blobs, place)): _unescape(item, blobs, place) for key, item in value["v"]}
+        if tag == "blob":
+            return BlobRef(value["digest"], value["size"], value.get("media_type"))
+        if tag == "tree":
+            return TreeRef(value["digest"], value["count"], value.get("form", "list"))
+        if tag in _LOADED:
+            if "v" in value:
+                raw = b64decode(value["v"])
+            elif blobs is None:
+                return BlobRef(value["digest"], value["size"], None)
+            else:
+                raw = blobs[value["digest"]]
+            if tag == "bytes":
+                return raw
+            return raw.decode() if tag == "text" else raw.decode("utf-16-be", "surrogatepass")
+    except (KeyError, TypeError, ValueError) as error:
+        raise DecodeError(place, f"a malformed {tag!r} escape ({error!r})") from error
+    return value  # an escape of a later version: kept and shown as it is
+
+
+def _key(key: Any) -> Any:
+    return tuple(map(_key, key)) if isinstance(key, list) else key  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

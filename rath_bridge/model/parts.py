@@ -1,0 +1,151 @@
+"""Message parts: the OpenTelemetry GenAI message schema, with its words.
+
+Source: ``gen_ai.input.messages`` / ``gen_ai.output.messages`` of open-telemetry/semantic-conventions-genai. One difference:
+the content of a `BlobPart` is bytes here (kept once, as a blob), base64 only where a format demands it.
+Keys that a part does not name are kept in ``extra`` and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from rath_bridge.errors import DecodeError
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text for people or models."""
+
+    type: ClassVar[str] = "text"
+    content: str
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """A model's reasoning, where it is shown; providers' signatures stand in ``extra``."""
+
+    type: ClassVar[str] = "reasoning"
+    content: str
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A model asks for a tool."""
+
+    type: ClassVar[str] = "tool_call"
+    id: str | None
+    name: str
+    arguments: Any
+    """Parsed where it was JSON; the text itself where it was not."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallResponsePart:
+    """What a tool answered. The key ``result`` is read as ``response`` (the schema and its prose differ)."""
+
+    type: ClassVar[str] = "tool_call_response"
+    id: str | None
+    response: Any
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPart:
+    """Media inside the message."""
+
+    type: ClassVar[str] = "blob"
+    modality: str
+    """``image``, ``video``, ``audio`` or ``document``."""
+    content: bytes
+    mime_type: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Media by a provider's file id."""
+
+    type: ClassVar[str] = "file"
+    modality: str
+    file_id: str
+    mime_type: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class UriPart:
+    """Media by address."""
+
+    type: ClassVar[str] = "uri"
+    modality: str
+    uri: str
+    mime_type: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class GenericPart:
+    """Any other part (``server_tool_call`` among them), kept as it came."""
+
+    type: str
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+Part = TextPart | ReasoningPart | ToolCallPart | ToolCallResponsePart | BlobPart | FilePart | UriPart | GenericPart
+
+_KNOWN: Final[dict[str, tuple[type[Any], tuple[str, ...]]]] = {
+    "text": (TextPart, ("content",)),
+    "reasoning": (ReasoningPart, ("content",)),
+    "tool_call": (ToolCallPart, ("id", "name", "arguments")),
+    "tool_call_response": (ToolCallResponsePart, ("id", "response")),
+    "blob": (BlobPart, ("modality", "content", "mime_type")),
+    "file": (FilePart, ("modality", "file_id", "mime_type")),
+    "uri": (UriPart, ("modality", "uri", "mime_type")),
+}
+_OPTIONAL: Final = frozenset({"id", "mime_type"})
+
+
+def part_to_json(part: Part) -> dict[str, Any]:
+    """Return the part as a JSON object; absent optional keys are left out."""
+    if type(part) is TextPart and not part.extra:
+        return {"type": "text", "content": part.content}
+    found: dict[str, Any] = {**part.extra, "type": part.type}
+    if type(part) is GenericPart:
+        return found
+    for name in _KNOWN[part.type][1]:
+        value = getattr(part, name)
+        if value is not None or name not in _OPTIONAL:
+            found[name] = value
+    return found
+
+
+def part_from_json(value: Any, place: str = "part") -> Part:
+    """Read a part; an unknown type is a `GenericPart`, unknown keys go to ``extra``.
+
+    Raises:
+        DecodeError: The value is no object with a ``type``, or a required key is missing.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):  # pyright: ignore[reportUnknownMemberType]
+        raise DecodeError(place, "a message part is an object with a 'type'")
+    data: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+    name: str = data.pop("type")
+    known = _KNOWN.get(name)
+    if known is None:
+        return GenericPart(name, data)
+    cls, keys = known
+    if name == "tool_call_response" and "response" not in data and "result" in data:
+        data["response"] = data.pop("result")
+    missing = [key for key in keys if key not in data and key not in _OPTIONAL]
+    if missing:
+        raise DecodeError(place, f"a {name!r} part lacks {', '.join(missing)}")
+    fields = {key: data.pop(key) for key in keys if key in data}
+    if "id" in keys:
+        fields.setdefault("id", None)
+    return cls(**fields, extra=data)

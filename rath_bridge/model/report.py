@@ -1,0 +1,85 @@
+"""What a translation lost, and what it handed over: `LossReport`, its manifest, and the alignment of what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rath_bridge.model.digests import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One thing that the target cannot hold."""
+
+    chunk: Digest | None
+    """The chunk it stands in."""
+    path: str
+    """Where in the body: ``parts[1]``, ``name`` ..."""
+    what: str
+    """What did not come along, and what stands in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """One item that was handed over."""
+
+    position: int
+    """Place in the native list, from 0."""
+    chunk: Digest
+    """The message chunk that it came from."""
+    digest: Digest
+    """The adapter's comparison key of the encoded item: ids and defaults that the framework may add are left out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """The honest half of ``encode``: what was lost (empty when exact), and what was handed over."""
+
+    losses: tuple[Loss, ...] = ()
+    manifest: tuple[ManifestEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        """True when something was lost."""
+        return bool(self.losses)
+
+    def rows(self) -> tuple[list[object], ...]:
+        """The manifest as it stands in a ``run`` body: ``[position, chunk, digest]``."""
+        return tuple([entry.position, entry.chunk, entry.digest] for entry in self.manifest)
+
+    def __str__(self) -> str:
+        if not self.losses:
+            return f"nothing lost; {len(self.manifest)} items handed over"
+        lines = [f"  {(loss.chunk or '-')[:12]} {loss.path}: {loss.what}" for loss in self.losses]
+        return "\n".join([f"{len(self.losses)} loss(es); {len(self.manifest)} items handed over", *lines])
+
+
+def manifest_of(rows: Iterable[Sequence[object]]) -> tuple[ManifestEntry, ...]:
+    """Read a manifest back from a ``run`` body."""
+    return tuple(ManifestEntry(int(str(row[0])), str(row[1]), str(row[2])) for row in rows)
+
+
+def align(manifest: Sequence[ManifestEntry], items: Sequence[Digest]) -> list[Digest | None]:
+    """Find the known messages in a list that a framework hands back (law 12).
+
+    Walks both lists in order. An item is known when its comparison key stands in the manifest behind the last one found; a
+    framework may have dropped some, and what follows the last known item is new. Content alone never decides: a second
+    "yes" behind the known items stays a second message.
+
+    Args:
+        manifest: What was handed over.
+        items: Comparison keys of the list that came back, in order.
+
+    Returns:
+        For each item, the chunk that it is, or None where it is new.
+    """
+    found: list[Digest | None] = [None] * len(items)
+    at = 0
+    for index, item in enumerate(items):
+        ahead = next((i for i in range(at, len(manifest)) if manifest[i].digest == item), None)
+        if ahead is not None:
+            found[index] = manifest[ahead].chunk
+            at = ahead + 1
+        if at == len(manifest):
+            break
+    return found

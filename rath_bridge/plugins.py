@@ -1,0 +1,140 @@
+"""Adapters: what one offers, and how they are found (entry points in the group ``rath_bridge.adapters``).
+
+An adapter is a module (or any object) with the members of `Adapter`. It imports without its framework, and raises `MissingExtraError`
+on use. Third parties enter by the same door: add an entry point and run `rath_bridge.testing.AdapterContract`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import metadata
+from typing import Any, Final, Protocol, runtime_checkable
+
+from rath_bridge.errors import MissingExtraError, UnknownFormatError
+from rath_bridge.model.chunk import Draft
+from rath_bridge.model.report import LossReport
+from rath_bridge.session import Session
+
+GROUP: Final = "rath_bridge.adapters"
+_log: Final = logging.getLogger("rath_bridge")
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What every adapter has."""
+
+    @property
+    def name(self) -> str:
+        """``langgraph``, ``openai_agents``, ``autogen``, ``mcp`` ..."""
+        ...
+
+    @property
+    def extra(self) -> str:
+        """The extra that installs the framework: ``pip install "rath-bridge[extra]"``."""
+        ...
+
+    @property
+    def SUPPORTED(self) -> Mapping[str, str]:  # noqa: N802 - a constant of the module
+        """Distribution to version specifier: ``{"langgraph": ">=1.0,<2"}``."""
+        ...
+
+    def recognises(self, obj: Any, /) -> bool:
+        """Tell whether ``decode`` reads this object; must not import the framework."""
+        ...
+
+    def decode(self, obj: Any, /) -> Sequence[Draft]:
+        """Translate a native record into chunks to append.
+
+        Raises:
+            DecodeError: It is not what it seems; the error names the path.
+        """
+        ...
+
+    def encode(self, session: Session, /, as_: str = "messages") -> tuple[Any, LossReport]:
+        """Translate a session into what the framework takes; pure. Items that came from this framework go home exactly.
+
+        Args:
+            session: What to hand over.
+            as_: Which native form; each adapter lists its own in `UnsupportedError`.
+        """
+        ...
+
+
+@lru_cache(maxsize=1)
+def _discover() -> tuple[dict[str, Any], dict[str, str]]:
+    found: dict[str, Any] = {}
+    broken: dict[str, str] = {}
+    for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:  # one broken plugin is reported, never fatal
+            broken[point.name] = f"{type(error).__name__}: {error}"
+            _log.warning("rath_bridge: adapter %s cannot be loaded: %s", point.name, broken[point.name])
+    return found, broken
+
+
+def adapters() -> Mapping[str, Adapter]:
+    """Return every installed adapter by name."""
+    return _discover()[0]
+
+
+def broken_adapters() -> Mapping[str, str]:
+    """Return the adapters that could not be loaded, with the reason."""
+    return _discover()[1]
+
+
+def adapter(name: str) -> Adapter:
+    """Return one adapter.
+
+    Raises:
+        UnknownFormatError: There is none of that name.
+    """
+    found = adapters().get(name.replace("-", "_"))
+    if found is None:
+        raise UnknownFormatError(repr(name), list(adapters()))
+    return found
+
+
+def decode(obj: Any) -> tuple[Draft, ...]:
+    """Translate a native record into chunks; the adapter is found by the object.
+
+    Raises:
+        UnknownFormatError: No adapter recognises it.
+        DecodeError: It is damaged; the error names the path.
+    """
+    for one in adapters().values():
+        if one.recognises(obj):
+            return tuple(one.decode(obj))
+    kind = type(obj)
+    raise UnknownFormatError(f"a {kind.__module__}.{kind.__qualname__}", list(adapters()))
+
+
+def encode(session: Session, name: str, as_: str | None = None) -> tuple[Any, LossReport]:
+    """Translate a session for a framework; the adapter is found by name.
+
+    Args:
+        session: What to hand over.
+        name: ``langgraph``, ``openai_agents``, ``autogen`` ...
+        as_: Which native form; the adapter's usual one when absent.
+
+    Returns:
+        The native value, and what it could not hold, with the manifest of what was handed over.
+    """
+    one = adapter(name)
+    return one.encode(session) if as_ is None else one.encode(session, as_=as_)
+
+
+def require(module: str, feature: str, extra: str) -> Any:
+    """Import a framework at the edge.
+
+    Raises:
+        MissingExtraError: It is not installed; the error has the exact pip line.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error

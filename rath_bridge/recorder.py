@@ -1,0 +1,522 @@
+"""Ambient recording: the one mutable thing.
+
+``with rath_bridge.record(store, "ticket-4711") as recorder:`` makes every adapter inside write to that session, across tasks, nested
+frameworks and threads started through ``recorder.bind(fn)``.
+
+*Acknowledged* is what `Recorder.append` and `Recorder.flush` have returned from, and every run that has ended; the rest is durable
+within 100 ms. An observer never breaks the user's run (unless ``strict=True``) and never fails in silence: while the store is down,
+chunks wait in a bounded spool, and what does not fit is counted in a ``gap``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from functools import wraps
+from threading import Condition, RLock, Thread
+from time import monotonic
+from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from rath_bridge.errors import RathError, RecorderError, StoreError
+from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft
+from rath_bridge.model.digests import Digest, new_id
+from rath_bridge.model.kinds import Body, Gap, Inference, Message, Run, ToolCall, ToolResult
+from rath_bridge.model.parts import GenericPart
+from rath_bridge.redaction import DEFAULT, Redactor
+from rath_bridge.session import Session, Store, native_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("rath_bridge")
+INTERVAL: Final = 0.05
+"""Seconds between background writes."""
+SPOOL: Final = 20_000
+"""Chunks that wait at most while the store is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandle:
+    """A run that has begun."""
+
+    id: str
+    name: str
+    span: SpanContext
+    parent: RunHandle | None = None
+
+    @property
+    def top(self) -> RunHandle:
+        """The top-level run that it nests in."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("rath_bridge_recorder", default=None)
+_run: ContextVar[RunHandle | None] = ContextVar("rath_bridge_run", default=None)
+_all: WeakSet[Recorder] = WeakSet()
+
+
+def current_recorder() -> Recorder | None:
+    """Return the ambient recorder, if there is one."""
+    return _recorder.get()
+
+
+def current_run() -> RunHandle | None:
+    """Return the run that the calling code works in, if it is known."""
+    return _run.get()
+
+
+class _Auto:
+    """Marks "take it from the context"."""
+
+
+AUTO: Final = _Auto()
+
+
+class Recorder:
+    """Writes what observers see to the tip of one session. Safe from any thread; used by all adapters."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        strict: bool = False,
+        redactor: Redactor | None = DEFAULT,
+        redact_state: bool = False,
+        record_content: bool = True,
+        spool: int = SPOOL,
+    ) -> None:
+        """Start recording at the tip of a session.
+
+        Args:
+            session: Where to write; the branch's tip is followed.
+            strict: Raise `RecorderError` into the user's run when recording fails.
+            redactor: Takes known secrets out of observed copies; None keeps them.
+            redact_state: Let adapters redact what a framework loads again, too.
+            record_content: False keeps structure only: names, times, usage, no texts, arguments or results.
+            spool: Chunks that may wait while the store is down.
+        """
+        self.id = new_id(8)
+        self.trace_id = new_id(16)
+        self.strict, self.redactor, self.redact_state, self.record_content = strict, redactor, redact_state, record_content
+        self._session = session
+        self._limit = spool
+        self._queue: deque[Draft] = deque()
+        self._lost = 0
+        self._down_until = 0.0
+        self._last_error: Exception | None = None
+        self._retrying = False
+        self._acknowledged = session.position
+        self._lock = RLock()
+        self._wake = Condition()
+        self._thread: tuple[int, Thread] | None = None
+        self._closed = False
+        self._unattributed: RunHandle | None = None
+        self._unattributed_count = 0
+        _all.add(self)
+
+    # ---------------------------------------------------------------- write
+
+    def emit(
+        self,
+        body: Body,
+        *,
+        run: RunHandle | str | None | _Auto = AUTO,
+        origin: Mapping[str, str] | None = None,
+        span: SpanContext | None = None,
+        at: int | None = None,
+        native: Native | None = None,
+        objects: Mapping[Digest, bytes] | None = None,
+        keys: Sequence[Key] = (),
+        once: Key | None = None,
+    ) -> Draft | None:
+        """Queue what an observer saw: redacted, encoded now, durable within 100 ms. Never raises unless ``strict``.
+
+        Args:
+            body: What happened.
+            run: The run it belongs to; the ambient one by default.
+            origin: ``adapter``, ``framework``, ``version``.
+            span: OpenTelemetry ids; the run's trace by default for nothing.
+            at: Microseconds since 1970; now, when absent.
+            native: The framework's bytes.
+            objects: Nodes and items that the body refers to.
+            keys: Index entries.
+            once: Append only if nothing stands under this key.
+
+        Returns:
+            The draft that was queued, or None where it was lost to a gap.
+        """
+        try:
+            item = self.draft(body, run=run, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
+        except Exception as error:
+            self._fault(f"cannot keep a {body.kind} chunk: {error}", error)
+            return None
+        with self._lock:
+            if len(self._queue) >= self._limit:
+                self._lost += 1
+                if self._lost == 1:
+                    _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self._session.name)
+                return None
+            self._queue.append(item)
+        self._start()
+        return item
+
+    def draft(
+        self,
+        body: Body,
+        *,
+        run: RunHandle | str | None | _Auto = AUTO,
+        origin: Mapping[str, str] | None = None,
+        span: SpanContext | None = None,
+        at: int | None = None,
+        native: Native | None = None,
+        objects: Mapping[Digest, bytes] | None = None,
+        keys: Sequence[Key] = (),
+        once: Key | None = None,
+        observed: bool = True,
+    ) -> Draft:
+        """Build a draft as `emit` does, without queueing it; ``observed=False`` keeps it as given (what a framework loads again)."""
+        if observed:
+            if not self.record_content:
+                body, native, objects = structure_only(body), None, None
+            if self.redactor is not None:
+                body = self.redactor.apply(body)
+                native = native and self.redactor.native(native)
+                objects = objects and self._clean(objects)
+        handle = current_run() if isinstance(run, _Auto) else run
+        name = handle.id if isinstance(handle, RunHandle) else handle
+        return draft(body, run=name, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
+
+    def _clean(self, objects: Mapping[Digest, bytes]) -> Mapping[Digest, bytes]:
+        """Refuse to store an item with a known secret: its digest is in a tree already, so it can only be left out."""
+        assert self.redactor is not None
+        kept: dict[Digest, bytes] = {}
+        for name, data in objects.items():
+            try:
+                text = data.decode()
+            except UnicodeDecodeError:
+                kept[name] = data
+                continue
+            if self.redactor.text(text) == text:
+                kept[name] = data
+        return kept
+
+    def append(self, *drafts: Draft) -> tuple[Chunk, ...]:
+        """Write drafts now, behind all that was queued; when it returns they are durable.
+
+        Raises:
+            StoreUnavailableError: They were not written.
+        """
+        with self._lock:
+            self._drain(raise_errors=True)
+            done = self._write(drafts)
+            return done
+
+    def flush(self) -> bool:
+        """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
+        with self._lock:
+            self._drain(raise_errors=self.strict)
+            return not self._queue
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands now, everything queued so far included."""
+        self.flush()
+        return self._session.latest()
+
+    @property
+    def store(self) -> Store:
+        """The store that is written to."""
+        return self._session.store
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        return self._session.name
+
+    # ---------------------------------------------------------------- runs
+
+    def begin(
+        self,
+        name: str,
+        type: str = "agent",  # noqa: A002 - the field's name
+        *,
+        parent: RunHandle | None | _Auto = AUTO,
+        native_id: str | None = None,
+        manifest: Sequence[Sequence[object]] = (),
+        tools: Sequence[Any] = (),
+        system_instructions: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        origin: Mapping[str, str] | None = None,
+        trace_id: str | None = None,
+        at: int | None = None,
+        id: str | None = None,  # noqa: A002 - the field's name
+        keys: Sequence[Key] = (),
+    ) -> RunHandle:
+        """Record that a run begins and return its handle; end it with `end`."""
+        above = current_run() if isinstance(parent, _Auto) else parent
+        span = SpanContext(
+            above.span.trace_id if above else trace_id or self.trace_id, new_id(8), above.span.span_id if above else None
+        )
+        handle = RunHandle(id or new_id(8), name, span, above)
+        body = Run(
+            phase="begin", name=name, type=type, parent=above.id if above else None, native_id=native_id,
+            manifest=tuple(list(row) for row in manifest), tools=tuple(tools), system_instructions=system_instructions,
+            attributes=dict(attributes or {}),
+        )  # fmt: skip
+        self.emit(body, run=handle, origin=origin, span=span, at=at, keys=keys)
+        return handle
+
+    def end(
+        self,
+        run: RunHandle,
+        status: str = "ok",
+        *,
+        error: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        origin: Mapping[str, str] | None = None,
+        at: int | None = None,
+    ) -> None:
+        """Record that a run has ended; the end of a top-level run is acknowledged."""
+        body = Run(phase="end", name=run.name, status=status, error=error, attributes=dict(attributes or {}))
+        self.emit(body, run=run, origin=origin, span=run.span, at=at)
+        if run.parent is None:
+            self.flush()
+
+    @contextmanager
+    def run(self, name: str, type: str = "agent", **options: Any) -> Iterator[RunHandle]:  # noqa: A002 - the field's name
+        """Begin a run, make it the ambient one inside the block, and end it with how the block ended."""
+        handle = self.begin(name, type, **options)
+        origin = options.get("origin")
+        try:
+            with self.inside(handle):
+                yield handle
+        except BaseException as error:
+            cancelled = not isinstance(error, Exception)
+            self.end(handle, "cancelled" if cancelled else "error", error=_describe(error), origin=origin)
+            raise
+        self.end(handle, origin=origin)
+
+    @contextmanager
+    def inside(self, run: RunHandle | None) -> Iterator[None]:
+        """Make this recorder and a run ambient inside the block."""
+        tokens = enter(self, run)
+        try:
+            yield
+        finally:
+            leave(tokens)
+
+    def unattributed(self) -> RunHandle:
+        """The run for what arrives unbound, counted."""
+        with self._lock:
+            self._unattributed_count += 1
+            if self._unattributed is None:
+                self._unattributed = self.begin("unattributed", "unattributed", parent=None)
+            return self._unattributed
+
+    def bind(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """Return ``fn`` so that it records here, under the current run, from whatever thread it is called."""
+        run = current_run()
+
+        @wraps(fn)
+        def bound(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self.inside(run):
+                return fn(*args, **kwargs)
+
+        return bound
+
+    def close(self) -> None:
+        """Flush and stop. Safe to call twice."""
+        if self._closed:
+            return
+        if self._unattributed is not None:
+            self.end(self._unattributed, attributes={"count": self._unattributed_count})
+            self._unattributed = None
+        self._closed = True
+        with self._wake:
+            self._wake.notify_all()
+        self._down_until = 0.0
+        if not self.flush():
+            _log.error(
+                "rath_bridge: %d chunks of %s could not be written (%s)", len(self._queue), self.name, self._last_error
+            )
+
+    # ---------------------------------------------------------------- inside
+
+    def _start(self) -> None:
+        pid = os.getpid()
+        if self._thread is None or self._thread[0] != pid or not self._thread[1].is_alive():
+            with self._lock:
+                if self._thread is None or self._thread[0] != pid or not self._thread[1].is_alive():
+                    thread = Thread(target=self._work, name="rath_bridge-recorder", daemon=True)
+                    self._thread = (pid, thread)
+                    thread.start()
+
+    def _work(self) -> None:
+        while not self._closed:
+            with self._wake:
+                self._wake.wait(INTERVAL)
+            if self._queue:
+                with self._lock:
+                    self._drain(raise_errors=False)
+
+    def _drain(self, *, raise_errors: bool) -> None:
+        """Write the queue in order; on failure keep it, and say so once."""
+        if not self._queue and not self._lost:
+            return
+        if monotonic() < self._down_until and not raise_errors and not self._closed:
+            return
+        batch = list(self._queue)
+        if self._retrying:  # the last attempt may have been committed although its answer was lost
+            batch = self._not_yet_standing(batch)
+        if self._lost:
+            batch.append(draft(Gap(count=self._lost, reason="the spool was full while the store was down")))
+        try:
+            if batch:
+                self._write(batch)
+        except RathError as error:
+            self._retrying = True
+            self._down_until = monotonic() + 1.0
+            if self._last_error is None:
+                _log.warning("rath_bridge: recording to %s waits: %s", self.name, error)
+            self._last_error = error
+            if raise_errors:
+                raise RecorderError(f"recording to {self.name} failed: {error}") from error if self.strict else error
+            return
+        self._queue.clear()
+        self._lost, self._retrying, self._last_error = 0, False, None
+
+    def _not_yet_standing(self, batch: list[Draft]) -> list[Draft]:
+        """Leave out drafts that stand already: a body's nonce makes its digest unique."""
+        try:
+            line = self._session.latest().chunks()
+            standing = {chunk.body_digest for chunk in line if chunk.position > self._acknowledged}
+        except RathError:
+            return batch
+        return [item for item in batch if item.body_digest not in standing]
+
+    def _write(self, drafts: Sequence[Draft]) -> tuple[Chunk, ...]:
+        done = self.store.backend.append(
+            self._session.session, self._session.branch, drafts, head=self._session.head, on_conflict="serialise"
+        )
+        self._acknowledged = done.ref.position
+        return done.chunks
+
+    def _fault(self, problem: str, error: Exception) -> None:
+        if self.strict:
+            raise RecorderError(problem) from error
+        _log.warning("rath_bridge: %s", problem)
+        if not isinstance(error, StoreError):
+            with self._lock:
+                self._queue.append(draft(Gap(count=1, reason=problem.encode("utf-8", "replace").decode()[:400])))
+            self._start()
+
+
+def structure_only(body: Body) -> Body:
+    """Return a body without content: names, ids, times and usage stay."""
+    if isinstance(body, Message):
+        return replace(body, parts=tuple(GenericPart(part.type, {"content": None}) for part in body.parts), attributes={})
+    if isinstance(body, Inference):
+        return replace(body, request={}, input=None, output=(), attributes={})
+    if isinstance(body, ToolCall):
+        return replace(body, arguments=None, attributes={})
+    if isinstance(body, ToolResult):
+        return replace(body, result=None, error="error" if body.error else None, attributes={})
+    if isinstance(body, Run):
+        return replace(body, system_instructions=None, tools=(), attributes={})
+    content = {"input": None, "output": None, "text": "", "message": "", "subject": None, "query": None, "items": ()}
+    held = {name: empty for name, empty in content.items() if hasattr(body, name)}
+    if hasattr(body, "attributes"):
+        held["attributes"] = {}
+    return replace(body, **held)
+
+
+def enter(recorder: Recorder, run: RunHandle | None) -> tuple[Token[Recorder | None], Token[RunHandle | None]]:
+    """Make a recorder and a run ambient from here on; undo it with `leave` (hooks that come in pairs need this form)."""
+    return _recorder.set(recorder), _run.set(run)
+
+
+def leave(tokens: tuple[Token[Recorder | None], Token[RunHandle | None]]) -> None:
+    """Undo `enter`; a token of another context is ignored (generators are closed wherever they are)."""
+    for variable, token in ((_recorder, tokens[0]), (_run, tokens[1])):
+        try:
+            variable.reset(token)  # pyright: ignore[reportArgumentType]
+        except ValueError:
+            continue
+
+
+@contextmanager
+def record(store: Store, name: str, **options: Any) -> Iterator[Recorder]:
+    """Record everything inside the block to one session (created where it does not exist).
+
+    Args:
+        store: From `open_store`.
+        name: Session, or session@branch.
+        **options: Of `Recorder`.
+    """
+    recorder = Recorder(store.session(name, create=True), **options)
+    try:
+        with recorder.inside(None):
+            yield recorder
+    finally:
+        recorder.close()
+
+
+def recorder_for(
+    store: Store, framework: str, native_id: str | None = None, session: str | None = None, **options: Any
+) -> tuple[Recorder, bool]:
+    """Find the recorder for a piece of work: explicit session, then the ambient recorder, then the framework's own id.
+
+    Args:
+        store: The adapter's store.
+        framework: ``langgraph``, ``openai_agents`` ...
+        native_id: thread_id, group_id or trace_id.
+        session: What the user named, if anything.
+        **options: Of `Recorder`.
+
+    Returns:
+        The recorder, and whether the caller owns it (must close it).
+    """
+    ambient = current_recorder()
+    if session is None and ambient is not None:
+        return ambient, False
+    if ambient is not None and session == ambient.name and ambient.store == store:
+        return ambient, False
+    name = session or native_name(framework, native_id or new_id(8))
+    return Recorder(store.session(name, create=True), **options), True
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:2000]
+
+
+@atexit.register
+def _flush_all() -> None:
+    for recorder in list(_all):
+        if not recorder._closed:  # noqa: SLF001 - same module
+            recorder.close()
+
+
+def _after_fork() -> None:
+    """A forked child must not write what its parent has queued, nor wait for locks that nobody will release."""
+    for recorder in list(_all):
+        recorder._queue = deque()  # noqa: SLF001 - same module
+        recorder._lock, recorder._wake, recorder._thread = RLock(), Condition(), None  # noqa: SLF001
+        recorder._lost = 0  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+__all__ = [
+    "AUTO", "Recorder", "RunHandle", "current_recorder", "current_run", "enter", "leave", "record", "recorder_for", "structure_only",
+]  # fmt: skip

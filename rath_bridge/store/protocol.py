@@ -1,0 +1,185 @@
+"""What a store can do. Memory, SQLite and PostgreSQL implement it; `rath_bridge.testing.StoreContract` checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from rath_bridge.model.chunk import Chunk, Draft, Key
+from rath_bridge.model.digests import Digest
+
+OnConflict = Literal["serialise", "branch", "raise"]
+"""What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of tip>``, or raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name for a tip: session and branch."""
+
+    session: str
+    branch: str
+    head: Digest
+    position: int
+
+    @property
+    def name(self) -> str:
+        """``ticket-4711``, or ``ticket-4711@try-b`` off the main branch."""
+        return self.session if self.branch == "main" else f"{self.session}@{self.branch}"
+
+
+@dataclass(frozen=True, slots=True)
+class RefMove:
+    """One line of a reflog."""
+
+    at: int
+    """Microseconds since 1970, UTC."""
+    old: Digest | None
+    new: Digest
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append did."""
+
+    ref: Ref
+    """Where the chunks stand: another branch than was asked for, after a race."""
+    chunks: tuple[Chunk, ...]
+    """One for each draft, in order; for a draft whose ``once`` key stood already, the chunk that stands there."""
+    written: int
+    """How many are new."""
+
+
+class Reader(Protocol):
+    """The read side: all that verbs need."""
+
+    @property
+    def url(self) -> str:
+        """Address, without a password."""
+        ...
+
+    def refs(self, session: str | None = None) -> list[Ref]:
+        """All refs (of a session), sorted by session, ``main`` first, then by branch."""
+        ...
+
+    def ref(self, session: str, branch: str) -> Ref | None:
+        """One ref."""
+        ...
+
+    def reflog(self, session: str, branch: str) -> list[RefMove]:
+        """Every move of a ref, oldest first."""
+        ...
+
+    def chunk(self, name: Digest) -> Chunk:
+        """One chunk.
+
+        Raises:
+            MissingChunkError: The store does not hold it.
+        """
+        ...
+
+    def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        """Chunks of the first-parent line of ``head`` with positions ``start <= p < stop``, oldest first, read in pages."""
+        ...
+
+    def find(self, prefix: str) -> list[Digest]:
+        """Up to ten digests of chunks that begin with these hexadecimal characters."""
+        ...
+
+    def objects(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        """Blobs, native records and tree nodes.
+
+        Raises:
+            MissingObjectError: One of them is not there.
+        """
+        ...
+
+    def lookup(self, key: Key) -> Chunk | None:
+        """The chunk that stands under an index key."""
+        ...
+
+    def scan(
+        self,
+        framework: str,
+        native_id: str,
+        namespace: str,
+        *,
+        before: str | None = None,
+        exact: str | None = None,
+        sub: str | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[Key, Chunk]]:
+        """Index entries of one scope, greatest key first, then by ``sub`` ascending.
+
+        Args:
+            framework: First part of the scope.
+            native_id: Second part: thread id, session id ...
+            namespace: Third part.
+            before: Only keys that sort before this one.
+            exact: Only this key.
+            sub: Only entries with this ``sub``.
+            limit: At most so many.
+        """
+        ...
+
+    def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
+        """``(native_id, namespace)`` of every scope of a framework."""
+        ...
+
+
+class Backend(Reader, Protocol):
+    """A store: the read side, and three ways to write."""
+
+    def append(
+        self,
+        session: str,
+        branch: str,
+        drafts: Sequence[Draft],
+        *,
+        head: Digest | None,
+        parents: Sequence[Digest] | None = None,
+        on_conflict: OnConflict = "raise",
+        reason: str = "append",
+    ) -> Appended:
+        """Append drafts to a ref in one transaction; when it returns, they are durable.
+
+        The ref is locked first; then envelopes are hashed and the batch is committed, so writers wait instead of retrying.
+
+        Args:
+            session: Session name.
+            branch: Branch name.
+            drafts: At least one; each becomes the parent of the next.
+            head: The head that the caller saw; None creates the ref.
+            parents: Parents of the first draft; the head, when absent. The first of them is the line that goes on.
+            on_conflict: What to do when the ref does not stand at ``head``.
+            reason: For the reflog.
+
+        Raises:
+            ConflictError: The ref has moved and ``on_conflict`` is ``raise``.
+            NameInUseError: ``head`` is None and the ref exists.
+            MissingSessionError: ``head`` is given and there is no such ref.
+            MissingChunkError: A parent is not in the store.
+            StoreUnavailableError: The store could not be written; nothing was.
+        """
+        ...
+
+    def copy(self, session: str, branch: str, source: Digest, first: Draft, *, reason: str = "detach") -> Ref:
+        """Create a ref over new envelopes of ``source``'s line, without parents in it; bodies are shared.
+
+        Args:
+            session: Session to create.
+            branch: Its branch.
+            source: Head of the line to copy.
+            first: The root chunk that tells where it came from.
+            reason: For the reflog.
+        """
+        ...
+
+    def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
+        """Remove index entries of a scope (of all namespaces; only some keys) and return how many; chunks stay."""
+        ...
+
+    def close(self) -> None:
+        """Release connections. Safe to call twice."""
+        ...

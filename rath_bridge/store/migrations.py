@@ -1,0 +1,17 @@
+"""The stored form, step by step: an ordered list of functions; each brings format n to n + 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rath_bridge.store.schema import Dialect, tables
+
+
+def _format_1(tx: Any, dialect: Dialect) -> None:
+    for statement in tables(dialect):
+        tx.run(statement)
+
+
+MIGRATIONS: Final[tuple[Callable[[Any, Dialect], None], ...]] = (_format_1,)
+"""Never edit a step that was released; append the next one, raise `schema.FORMAT`, and add a fixture under ``tests/formats``."""

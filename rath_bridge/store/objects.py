@@ -1,0 +1,157 @@
+"""Objects in SQL: written once by digest, compact inside, rebuilt to their exact bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rath_bridge.errors import CorruptStoreError, MissingObjectError
+from rath_bridge.model.digests import Digest
+from rath_bridge.store import rows, schema
+
+if TYPE_CHECKING:
+    from rath_bridge.store.sql import Tx
+
+
+def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
+    """Write the objects of a batch that the store does not hold yet.
+
+    Passes go plain objects, segmented ones, then nodes from the leaves up, each sorted by digest: an order that all writers share, so
+    that they never wait for each other in a circle.
+
+    Args:
+        tx: An open transaction.
+        groups: The objects of each draft; native records are looked for around the texts of their own draft.
+    """
+    everything = {name: data for group in groups for name, data in group.items()}
+    if not everything:
+        return
+    mentioned = {name for data in everything.values() if rows.is_node(data) for name in _hex(rows.node_children(data) or ())}
+    numbers = _known(tx, sorted({*everything, *mentioned}))
+    fresh = {name: data for name, data in everything.items() if name not in numbers}
+    if not fresh:
+        return
+    pieces: dict[Digest, list[rows.Piece]] = {}
+    for group in groups:
+        if not fresh.keys().isdisjoint(group):
+            pieces.update({name: found for name, found in rows.find_pieces(group).items() if name in fresh})
+    nodes = {name: data for name, data in fresh.items() if _is_whole_node(data, everything, numbers)}
+    plain = [name for name in fresh if name not in nodes and name not in pieces]
+    _insert(tx, {name: rows.pack(fresh[name]) for name in sorted(plain)}, numbers)
+    segmented = [name for name in fresh if name in pieces and name not in nodes]
+    while segmented:  # a record may contain one that is segmented itself: smallest first
+        ready = [name for name in segmented if all(piece.source in numbers for piece in pieces[name])]
+        _insert(
+            tx,
+            {n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)},
+            numbers,
+        )
+        segmented = [name for name in segmented if name not in ready]
+    for level in sorted({data[1] for data in nodes.values()}):
+        wave = sorted(name for name, data in nodes.items() if data[1] == level)
+        _insert(tx, {name: rows.write_node(nodes[name], numbers) for name in wave}, numbers)
+
+
+def _hex(raw: Sequence[bytes]) -> list[Digest]:
+    return [value.hex() for value in raw]
+
+
+def _is_whole_node(data: bytes, batch: Mapping[Digest, bytes], numbers: Mapping[Digest, int]) -> bool:
+    """A node all of whose children are at hand; bytes that only look like one are kept as they are.
+
+    A node names only nodes of the level below, or items: anything else would not be rebuilt in order.
+    """
+    if not rows.is_node(data):
+        return False
+    names = rows.node_children(data)
+    if not names:
+        return False
+    for name in _hex(names):
+        child = batch.get(name)
+        if name not in numbers and (child is None or (rows.is_node(child) and child[1] >= data[1])):
+            return False
+    return True
+
+
+def _known(tx: Tx, names: Sequence[Digest]) -> dict[Digest, int]:
+    return {bytes(name).hex(): n for n, name in tx.among(schema.OBJECTS_KNOWN, [bytes.fromhex(name) for name in names])}
+
+
+def _insert(tx: Tx, packed: Mapping[Digest, tuple[int, bytes]], numbers: dict[Digest, int]) -> None:
+    for name, (form, data) in packed.items():
+        made = tx.all(schema.PUT_OBJECT, (bytes.fromhex(name), form, data))
+        if made:
+            numbers[name] = made[0][0]
+        else:  # another writer was faster
+            numbers.update(_known(tx, [name]))
+
+
+def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -> dict[Digest, bytes]:
+    """Read objects to their exact bytes, a few queries for any number of them.
+
+    Raises:
+        MissingObjectError: One of them is not there (unless ``missing_ok``).
+        CorruptStoreError: What is stored cannot be rebuilt.
+    """
+    if not names:
+        return {}
+    try:
+        wanted = [bytes.fromhex(name) for name in sorted(set(names))]
+    except ValueError:
+        raise MissingObjectError(str(names[0]), "not a digest") from None
+    found = tx.among(schema.OBJECTS_AMONG, wanted)
+    digests = {n: bytes(name) for n, name, _, _ in found}
+    if len(found) < len(wanted) and not missing_ok:
+        gone = set(wanted) - set(digests.values())
+        raise MissingObjectError(min(gone).hex())
+    stored: dict[int, tuple[int, bytes]] = {n: _open(n, form, data) for n, _, form, data in found}
+    _fetch_sources(tx, stored)
+    children = {
+        number
+        for form, data in stored.values()
+        if form in (rows.LIST_NODE, rows.MAP_NODE)
+        for _, number in rows.node_numbers(form, data, "a tree node")
+    }
+    below = {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children - digests.keys()))} if children else {}
+    below.update(digests)
+    built: dict[int, bytes] = {}
+    for n in sorted(stored):  # sources stand before what refers to them
+        built[n] = _build(n, *stored[n], built, below)
+    return {name.hex(): built[n] for n, name in digests.items()}
+
+
+def _open(n: int, form: int, data: Any) -> tuple[int, bytes]:
+    return form & ~rows.COMPRESSED, rows.unpack(form, bytes(data), f"object row {n}")
+
+
+def _fetch_sources(tx: Tx, stored: dict[int, tuple[int, bytes]]) -> None:
+    todo = list(stored.items())
+    while todo:
+        missing = sorted({
+            number
+            for n, (form, data) in todo
+            if form == rows.SEGMENTS
+            for number in rows.segment_sources(data, f"object row {n}")
+            if number not in stored
+        })  # fmt: skip
+        if not missing:
+            return
+        more = {n: _open(n, form, data) for n, form, data in tx.among(schema.OBJECTS_BY_NUMBER, missing)}
+        if len(more) != len(missing):
+            raise CorruptStoreError("rath_object", "a native record refers to a text that is not there")
+        stored.update(more)
+        todo = list(more.items())
+
+
+def _build(n: int, form: int, data: bytes, built: Mapping[int, bytes], digests: Mapping[int, bytes]) -> bytes:
+    what = f"object row {n}"
+    try:
+        if form == rows.RAW:
+            return data
+        if form == rows.SEGMENTS:
+            return rows.read_segments(data, built, what)
+        if form in (rows.LIST_NODE, rows.MAP_NODE):
+            return rows.read_node(form, data, digests, what)
+    except KeyError as error:
+        raise CorruptStoreError(what, f"it refers to row {error.args[0]}, which is not there") from None
+    raise CorruptStoreError(what, f"unknown form {form}: written by a newer version?")

@@ -1,0 +1,164 @@
+"""PostgreSQL: psycopg 3, a health-checked pool per process, transactional migrations, retries where nothing was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreUnavailableError
+from rath_bridge.store import schema
+from rath_bridge.store.migrations import MIGRATIONS
+from rath_bridge.store.sql import SqlBackend, Tx
+
+_MIGRATION_LOCK: Final = schema.APPLICATION_ID
+_TIMEOUT: Final = 30.0
+"""Seconds to wait for a connection."""
+
+
+class _Tx:
+    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        self._cursor = cursor
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(_sql(sql), tuple(params)).fetchall()
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> None:
+        self._cursor.execute(_sql(sql), tuple(params))
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._cursor.executemany(_sql(sql), rows)
+
+    def among(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if not values:
+            return []
+        return self.all(sql.replace("IN (...)", "= ANY(?)"), (list(values),))
+
+
+def _sql(text: str) -> Any:
+    return schema.POSTGRES.sql(text)
+
+
+class PostgresBackend(SqlBackend):
+    """A store in the tables ``rath_*`` of one PostgreSQL database (in the first schema of its search path)."""
+
+    dialect = schema.POSTGRES
+
+    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+        """Connect, and create or migrate the tables.
+
+        Args:
+            url: ``postgresql://user:password@host/database`` (libpq's form).
+            pool_size: Connections at most, in each process.
+
+        Raises:
+            StoreUnavailableError: The server cannot be reached.
+            NewerFormatError: A newer version wrote it; it was left alone.
+        """
+        super().__init__()
+        self._conninfo = url
+        self.url = _without_password(url)
+        self._size = pool_size
+        self._pools: dict[int, ConnectionPool[psycopg.Connection[tuple[Any, ...]]]] = {}
+        self._lock = Lock()
+        self._closed = False
+        try:
+            self._prepare()
+        except RathError:
+            self.close()
+            raise
+
+    # ---------------------------------------------------------------- connections
+
+    def _pool(self) -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+        if self._closed:
+            raise StoreUnavailableError(self.url, "it was closed")
+        pid = os.getpid()  # a forked worker must not share sockets with its parent
+        pool = self._pools.get(pid)
+        if pool is None:
+            with self._lock:
+                pool = self._pools.get(pid)
+                if pool is None:
+                    self._reachable()
+                    pool = ConnectionPool(
+                        self._conninfo, min_size=1, max_size=self._size, timeout=_TIMEOUT, open=True,
+                        kwargs={"row_factory": tuple_row}, check=ConnectionPool.check_connection, name="rath_bridge",
+                    )  # fmt: skip
+                    self._pools[pid] = pool
+        return pool
+
+    def _reachable(self) -> None:
+        """Fail at once and with the server's own words; a pool would go on trying in the background."""
+        try:
+            psycopg.connect(self._conninfo, connect_timeout=10).close()
+        except psycopg.Error as error:
+            raise StoreUnavailableError(self.url, str(error).strip()) from error
+
+    @contextmanager
+    def _transaction(self, mode: str) -> Iterator[Tx]:
+        try:
+            with self._pool().connection() as connection, connection.transaction(), connection.cursor() as cursor:
+                if mode:
+                    cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                yield _Tx(cursor)
+        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, pg.ReadOnlySqlTransaction) as error:
+            raise StoreUnavailableError(self.url, str(error).strip()) from error
+        except psycopg.DatabaseError as error:
+            raise CorruptStoreError(self.url, str(error).strip()) from error
+
+    def writing(self) -> Any:
+        return self._transaction("")
+
+    def reading(self) -> Any:
+        return self._transaction("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+    def close(self) -> None:
+        """Close this process's pool."""
+        self._closed = True
+        pool = self._pools.pop(os.getpid(), None)
+        if pool is not None:
+            pool.close()
+
+    # ---------------------------------------------------------------- format
+
+    def _prepare(self) -> None:
+        with self.writing() as tx:
+            tx.run("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
+            version = self._format(tx)
+            if version > schema.FORMAT:
+                raise NewerFormatError(self.url, version, schema.FORMAT)
+            for step in MIGRATIONS[version:]:
+                step(tx, self.dialect)
+            if version < schema.FORMAT:
+                tx.run(
+                    "INSERT INTO rath_meta (name, value) VALUES ('format', ?) "
+                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    (str(schema.FORMAT),),
+                )
+
+    def _format(self, tx: Tx) -> int:
+        if tx.all("SELECT to_regclass('rath_meta')")[0][0] is None:
+            return 0
+        found = tx.all("SELECT value FROM rath_meta WHERE name = 'format'")
+        return int(found[0][0]) if found else 0
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    where = f"{parts.username}@{host}" if parts.username else host
+    if parts.port:
+        where += f":{parts.port}"
+    query = "&".join(item for item in parts.query.split("&") if item and not item.startswith("password="))
+    return urlunsplit((parts.scheme, where, parts.path, query, ""))

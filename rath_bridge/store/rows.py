@@ -1,0 +1,251 @@
+"""How rows are packed: compact in the store, rebuilt to the exact bytes on the way out.
+
+A body is kept in its chunk's row. An object (blob, native record, tree node) names others by row number, not by digest: a native
+record that contains a text of its draft is *segments* around that text, a tree node is a list of row numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import local
+from typing import Final
+
+import zstandard
+
+from rath_bridge.errors import CorruptStoreError
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.trees import children
+from rath_bridge.store.dictionary import DICTIONARY_1
+
+RAW: Final = 0
+SHARED: Final = 1
+"""A body that stands in another chunk's row (detached lines)."""
+SEGMENTS: Final = 2
+LIST_NODE: Final = 3
+MAP_NODE: Final = 4
+ERASED: Final = 5
+"""Only digest and size are left."""
+COMPRESSED: Final = 8
+"""Flag: zstd with dictionary 1."""
+
+_SOURCE_SIZE: Final = 128
+"""Smaller texts are not worth a segment."""
+_RUN: Final = re.compile(rb"[ !#-\[\]-~]{64,}")
+"""Pieces of a text that stand unchanged in any JSON string, whatever the writer escapes."""
+
+
+class _Codec(local):
+    """zstd contexts are not for sharing between threads."""
+
+    def __init__(self) -> None:
+        words = zstandard.ZstdCompressionDict(DICTIONARY_1, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self.press = zstandard.ZstdCompressor(level=3, dict_data=words, write_checksum=False, write_dict_id=False)
+        self.expand = zstandard.ZstdDecompressor(dict_data=words)
+
+
+_codec = _Codec()
+
+
+def pack(data: bytes, form: int = RAW) -> tuple[int, bytes]:
+    """Compress where it pays; returns form and data."""
+    if len(data) >= 64:
+        small = _codec.press.compress(data)
+        if len(small) < len(data) - (len(data) >> 4):
+            return form | COMPRESSED, small
+    return form, data
+
+
+def unpack(form: int, data: bytes, what: str) -> bytes:
+    """Undo `pack`.
+
+    Raises:
+        CorruptStoreError: The bytes cannot be decompressed.
+    """
+    if not form & COMPRESSED:
+        return bytes(data)
+    try:
+        return _codec.expand.decompress(data)
+    except zstandard.ZstdError as error:
+        raise CorruptStoreError(what, f"its stored bytes are damaged ({error})") from error
+
+
+def varint(number: int) -> bytes:
+    """LEB128."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+class Cursor:
+    """Reads varints and slices off stored bytes."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self.data, self.at, self.what = data, 0, what
+
+    def number(self) -> int:
+        """Next varint."""
+        found = shift = 0
+        while True:
+            if self.at >= len(self.data) or shift > 63:
+                raise CorruptStoreError(self.what, "its stored bytes end too early")
+            byte = self.data[self.at]
+            self.at += 1
+            found |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return found
+
+    def take(self, size: int) -> bytes:
+        """Next ``size`` bytes."""
+        found = self.data[self.at : self.at + size]
+        if len(found) != size:
+            raise CorruptStoreError(self.what, "its stored bytes end too early")
+        self.at += size
+        return found
+
+    @property
+    def more(self) -> bool:
+        """Whether bytes are left."""
+        return self.at < len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of an object that is a range of another one."""
+
+    at: int
+    source: Digest
+    start: int
+    size: int
+
+
+def find_pieces(objects: Mapping[Digest, bytes]) -> dict[Digest, list[Piece]]:
+    """Find which objects of one draft contain others (a native record around its texts)."""
+    if not 2 <= len(objects) <= 64:
+        return {}
+    by_size = sorted(objects.items(), key=lambda pair: len(pair[1]))
+    found: dict[Digest, list[Piece]] = {}
+    for index, (name, data) in enumerate(by_size):
+        if is_node(data):
+            continue
+        pieces: list[Piece] = []
+        for source, text in reversed(by_size[:index]):
+            if len(text) < _SOURCE_SIZE or len(text) >= len(data) or is_node(text):
+                continue
+            pieces += _places(data, source, text)
+        if pieces:
+            found[name] = _disjoint(pieces)
+    return found
+
+
+def _places(data: bytes, source: Digest, text: bytes) -> Iterator[Piece]:
+    at = data.find(text)
+    if at >= 0:
+        yield Piece(at, source, 0, len(text))
+        return
+    at = 0
+    for run in _RUN.finditer(text):  # escaped somewhere: try the pieces between
+        place = data.find(run.group(), at)
+        if place < 0:
+            return
+        yield Piece(place, source, run.start(), len(run.group()))
+        at = place + len(run.group())
+
+
+def _disjoint(pieces: Sequence[Piece]) -> list[Piece]:
+    kept: list[Piece] = []
+    end = 0
+    for piece in sorted(pieces, key=lambda p: (p.at, -p.size)):
+        if piece.at >= end:
+            kept.append(piece)
+            end = piece.at + piece.size
+    return kept
+
+
+def write_segments(data: bytes, pieces: Sequence[Piece], numbers: Mapping[Digest, int]) -> bytes:
+    """Encode an object as literals and ranges of others."""
+    found = bytearray()
+    at = 0
+    for piece in pieces:
+        if piece.at > at:
+            found += varint((piece.at - at) << 1) + data[at : piece.at]
+        found += varint(numbers[piece.source] << 1 | 1) + varint(piece.start) + varint(piece.size)
+        at = piece.at + piece.size
+    if at < len(data):
+        found += varint((len(data) - at) << 1) + data[at:]
+    return bytes(found)
+
+
+def segment_sources(data: bytes, what: str) -> list[int]:
+    """Row numbers that a segmented object refers to."""
+    cursor, found = Cursor(data, what), list[int]()
+    while cursor.more:
+        head = cursor.number()
+        if head & 1:
+            found.append(head >> 1)
+            cursor.number()
+            cursor.number()
+        else:
+            cursor.take(head >> 1)
+    return found
+
+
+def read_segments(data: bytes, sources: Mapping[int, bytes], what: str) -> bytes:
+    """Rebuild a segmented object."""
+    cursor, found = Cursor(data, what), list[bytes]()
+    while cursor.more:
+        head = cursor.number()
+        if head & 1:
+            start, size = cursor.number(), cursor.number()
+            found.append(sources[head >> 1][start : start + size])
+        else:
+            found.append(cursor.take(head >> 1))
+    return b"".join(found)
+
+
+def is_node(data: bytes) -> bool:
+    """Tell whether bytes can be a tree node with children (a text that happens to look like one is kept exactly as well)."""
+    if len(data) < 34 or data[:1] not in b"LM" or data[1] > 32:
+        return False
+    return data[:1] == b"M" or (len(data) - 2) % 32 == 0
+
+
+def node_children(data: bytes) -> list[bytes] | None:
+    """Raw digests that a node names, or None where the bytes are no node."""
+    try:
+        return [value for _, value in children(data)[2]]
+    except CorruptStoreError:
+        return None
+
+
+def write_node(data: bytes, numbers: Mapping[Digest, int]) -> tuple[int, bytes]:
+    """Encode a node with row numbers in place of digests; returns form and data."""
+    form, level, pairs = children(data)
+    if form == "L":
+        return LIST_NODE, bytes((level,)) + b"".join(varint(numbers[value.hex()]) for _, value in pairs)
+    return MAP_NODE, bytes((level,)) + b"".join(
+        varint(len(key)) + key + varint(numbers[value.hex()]) for key, value in pairs
+    )
+
+
+def node_numbers(form: int, data: bytes, what: str) -> list[tuple[bytes, int]]:
+    """Parse a stored node into keys and row numbers."""
+    cursor, found = Cursor(data, what), list[tuple[bytes, int]]()
+    cursor.take(1)
+    while cursor.more:
+        key = cursor.take(cursor.number()) if form == MAP_NODE else b""
+        found.append((key, cursor.number()))
+    return found
+
+
+def read_node(form: int, data: bytes, digests: Mapping[int, bytes], what: str) -> bytes:
+    """Rebuild a node's exact bytes."""
+    pairs = node_numbers(form, data, what)
+    if form == LIST_NODE:
+        return b"L" + data[:1] + b"".join(digests[number] for _, number in pairs)
+    return b"M" + data[:1] + b"".join(varint(len(key)) + key + digests[number] for key, number in pairs)

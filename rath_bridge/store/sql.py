@@ -1,0 +1,554 @@
+"""The store over SQL: one body for SQLite and PostgreSQL. Subclasses bring connections and transactions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import orjson
+
+from rath_bridge.errors import ConflictError, CorruptStoreError, MissingChunkError, MissingSessionError, NameInUseError
+from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, now, render_envelope
+from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.encoding import references
+from rath_bridge.store import rows, schema
+from rath_bridge.store.objects import put_objects, read_objects
+from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
+
+PAGE: Final = 512
+_TERMS: Final = 50_000
+
+
+class Tx(Protocol):
+    """An open transaction."""
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+        ...
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> None:
+        """Run one statement that returns nothing."""
+        ...
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for many rows."""
+        ...
+
+    def among(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Run a statement with ``IN (...)`` over any number of values."""
+        ...
+
+
+def text_bytes(text: str) -> bytes:
+    """A text as it is stored: every str has a form, and the forms sort like the texts."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def bytes_text(data: Any) -> str:
+    """Inverse of `text_bytes`."""
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+class SqlBackend(ABC):
+    """All of `Backend`; see `rath_bridge.store.protocol` for what each method promises."""
+
+    dialect: schema.Dialect
+    url: str
+
+    def __init__(self) -> None:
+        self._terms: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._lines: dict[int, tuple[int | None, int]] = {}
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Tx]:
+        """A transaction that may write; commits at the end of the block, rolls back on an error."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Tx]:
+        """A consistent view."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections."""
+
+    # ---------------------------------------------------------------- write
+
+    def append(
+        self,
+        session: str,
+        branch: str,
+        drafts: Sequence[Draft],
+        *,
+        head: Digest | None,
+        parents: Sequence[Digest] | None = None,
+        on_conflict: OnConflict = "raise",
+        reason: str = "append",
+    ) -> Appended:
+        words = {draft.kind for draft in drafts} | {reason, "race"}
+        words |= {text for draft in drafts for text in (draft.run, draft.origin) if text is not None}
+        name = Ref(session, branch, "", 0).name
+        with self.writing() as tx:
+            terms = self._intern(tx, words)
+            found = tx.all(schema.REF + self.dialect.lock, (text_bytes(session), text_bytes(branch)))
+            if head is None:
+                if found:
+                    raise NameInUseError(name)
+                done = self._create(tx, session, branch, drafts, list(parents or ()), reason, terms)
+            elif not found:
+                raise MissingSessionError(name, [ref.name for ref in self._refs(tx, None)])
+            else:
+                done = self._append(tx, found[0], session, branch, drafts, head, parents, on_conflict, reason, terms)
+        self._remember(terms)
+        return done
+
+    def _append(
+        self, tx: Tx, row: tuple[Any, ...], session: str, branch: str, drafts: Sequence[Draft], head: Digest,
+        parents: Sequence[Digest] | None, on_conflict: OnConflict, reason: str, terms: Mapping[str, int],
+    ) -> Appended:  # fmt: skip
+        ref, tip, owns = row
+        (standing,) = self._chunks(tx, [tip])
+        if standing.id != head and on_conflict != "serialise":
+            if on_conflict == "raise":
+                raise ConflictError(Ref(session, branch, "", 0).name, head, standing.id)
+            if not all(item.once is not None and self._entry(tx, item.once) is not None for item in drafts):
+                return self._create(tx, session, None, drafts, list(parents or (head,)), "race", terms)
+        above = [(tip, standing)] if parents is None else self._parents(tx, parents)
+        last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
+        if not written:
+            return Appended(Ref(session, branch, standing.id, standing.position), chunks, 0)
+        tx.run(schema.MOVE_REF, (last, ref))
+        tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
+        tail = written[-1]
+        return Appended(Ref(session, branch, tail.id, tail.position), chunks, len(written))
+
+    def _create(
+        self, tx: Tx, session: str, branch: str | None, drafts: Sequence[Draft], parents: list[Digest], reason: str,
+        terms: Mapping[str, int],
+    ) -> Appended:  # fmt: skip
+        last, chunks, written = self._add(tx, drafts, self._parents(tx, parents), None, terms)
+        tail = written[-1]
+        self._put_ref(tx, session, branch or f"race-{tail.id[:8]}", last, terms[reason])
+        return Appended(Ref(session, branch or f"race-{tail.id[:8]}", tail.id, tail.position), chunks, len(written))
+
+    def _put_ref(self, tx: Tx, session: str, branch: str, tip: int, reason: int) -> None:
+        made = tx.all(schema.PUT_REF, (text_bytes(session), text_bytes(branch), tip, 1))
+        if not made:
+            raise NameInUseError(Ref(session, branch, "", 0).name)
+        tx.run(schema.PUT_MOVE, (made[0][0], now(), None, tip, reason))
+
+    def _parents(self, tx: Tx, names: Sequence[Digest]) -> list[tuple[int, Chunk]]:
+        found: list[tuple[int, Chunk]] = []
+        for name in names:
+            rows_ = tx.all(schema.PARENT, (bytes.fromhex(name),))
+            if not rows_:
+                raise MissingChunkError(name, "named as a parent")
+            found.append((rows_[0][0], self._chunks(tx, [rows_[0][0]])[0]))
+        return found
+
+    def _add(
+        self, tx: Tx, drafts: Sequence[Draft], above: list[tuple[int, Chunk]], tip: int | None, terms: Mapping[str, int]
+    ) -> tuple[int, tuple[Chunk, ...], list[Chunk]]:
+        """Hash and write a batch behind ``above``; ``tip`` is the row to go on from, or None for a new line."""
+        position = above[0][1].position if above else -1
+        generation = max((chunk.generation for _, chunk in above), default=-1)
+        parents = tuple(chunk.id for _, chunk in above)
+        number = tip
+        found: list[Chunk | int] = []
+        written: list[Chunk] = []
+        out: list[tuple[Any, ...]] = []
+        entries: list[tuple[Key, int]] = []
+        batch_keys: dict[Key, Chunk] = {}
+        for item in drafts:
+            if item.once is not None:
+                standing: Chunk | int | None = batch_keys.get(item.once)
+                if standing is None:
+                    standing = self._entry(tx, item.once)
+                if standing is not None:
+                    found.append(standing)
+                    continue
+            position += 1
+            generation += 1
+            if number is None or number & schema.MAX_OFFSET == schema.MAX_OFFSET:
+                parent = number if number is not None else (above[0][0] if above else None)
+                line = tx.all(schema.PUT_LINE, (parent, position))[0][0]
+                number = line << schema.SHIFT
+            else:
+                number += 1
+            name = digest(render_envelope(item, parents))
+            chunk = Chunk(
+                id=name, kind=item.kind, parents=parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
+                size=len(item.body), body_bytes=item.body, position=position, generation=generation, load=self.objects,
+            )  # fmt: skip
+            form, body = rows.pack(item.body)
+            merged = b"".join(bytes.fromhex(p) for p in parents[1:]) or None
+            out.append((
+                number, bytes.fromhex(name), terms[item.kind], item.at, None if item.run is None else terms[item.run],
+                None if item.origin is None else terms[item.origin], _pack_span(item.span), merged,
+                None if generation == position else generation, form, body, None,
+            ))  # fmt: skip
+            for key in item.keys if item.once is None else (*item.keys, item.once):
+                entries.append((key, number))
+                batch_keys[key] = chunk
+            parents = (name,)
+            found.append(chunk)
+            written.append(chunk)
+        put_objects(tx, [item.objects for item in drafts if item.objects])
+        tx.many(schema.PUT_CHUNK, out)
+        self._put_entries(tx, entries)
+        standing_rows = [item for item in found if isinstance(item, int)]
+        known = dict(zip(standing_rows, self._chunks(tx, standing_rows), strict=True)) if standing_rows else {}
+        return number or 0, tuple(known[item] if isinstance(item, int) else item for item in found), written
+
+    def _entry(self, tx: Tx, key: Key) -> int | None:
+        scope = tx.all(schema.SCOPE, _scope_bytes(key))
+        found = tx.all(schema.ENTRY, (scope[0][0], text_bytes(key.key), text_bytes(key.sub))) if scope else []
+        return found[0][0] if found else None
+
+    def _put_entries(self, tx: Tx, entries: Sequence[tuple[Key, int]]) -> None:
+        if not entries:
+            return
+        scopes: dict[tuple[bytes, bytes, bytes], int] = {}
+        for scope in sorted({_scope_bytes(key) for key, _ in entries}):
+            found = tx.all(schema.SCOPE, scope)
+            if not found:
+                tx.run(schema.PUT_SCOPE, scope)
+                found = tx.all(schema.SCOPE, scope)
+            scopes[scope] = found[0][0]
+        latest = {(scopes[_scope_bytes(k)], text_bytes(k.key), text_bytes(k.sub)): n for k, n in entries}
+        tx.many(schema.PUT_ENTRY, [(*place, number) for place, number in sorted(latest.items())])
+
+    def copy(self, session: str, branch: str, source: Digest, first: Draft, *, reason: str = "detach") -> Ref:
+        words = {first.kind, reason} | {text for text in (first.run, first.origin) if text is not None}
+        with self.writing() as tx:
+            terms = dict(self._intern(tx, words))
+            if tx.all(schema.REF, (text_bytes(session), text_bytes(branch))):
+                raise NameInUseError(Ref(session, branch, "", 0).name)
+            number, _, written = self._add(tx, [first], [], None, terms)
+            above = written[0].id
+            position = 0
+            for page in self._pages(tx, source, 0, None):
+                out: list[tuple[Any, ...]] = []
+                raw = {row[0]: row for row in tx.among(schema.CHUNKS_AMONG, [n for n, _ in page])}
+                for old, chunk in page:
+                    number, position = number + 1, position + 1
+                    if number & schema.MAX_OFFSET == 0:
+                        number = tx.all(schema.PUT_LINE, (number - 1, position))[0][0] << schema.SHIFT
+                    moved = _moved(chunk, above)
+                    row = raw[old]
+                    form, body = (row[9], bytes(row[10])) if row[9] in (rows.SHARED, rows.ERASED) else (rows.SHARED, rows.varint(old))
+                    out.append((number, bytes.fromhex(moved), *row[2:7], None, None, form, body, None))
+                    above = moved
+                tx.many(schema.PUT_CHUNK, out)
+            self._put_ref(tx, session, branch, number, terms[reason])
+        self._remember(terms)
+        return Ref(session, branch, above, position)
+
+    def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
+        dropped = 0
+        with self.writing() as tx:
+            for number, found_id, found_ns in tx.all(schema.SCOPES, (text_bytes(framework),)):
+                if bytes_text(found_id) != native_id or namespace not in (None, bytes_text(found_ns)):
+                    continue
+                if keys is None:
+                    dropped += len(tx.all(schema.DROP_ENTRIES + " RETURNING 1", (number,)))
+                else:
+                    for key in keys:
+                        sql = schema.DROP_ENTRIES + " AND key = ? RETURNING 1"
+                        dropped += len(tx.all(sql, (number, text_bytes(key))))
+        return dropped
+
+    # ---------------------------------------------------------------- read
+
+    def refs(self, session: str | None = None) -> list[Ref]:
+        with self.reading() as tx:
+            return self._refs(tx, session)
+
+    def _refs(self, tx: Tx, session: str | None) -> list[Ref]:
+        found = tx.all(schema.REFS) if session is None else tx.all(schema.REFS + " WHERE r.session = ?", (text_bytes(session),))
+        refs = [
+            Ref(bytes_text(name), bytes_text(branch), bytes(head).hex(), self._position(tx, tip)) for name, branch, tip, head in found
+        ]
+        return sorted(refs, key=lambda ref: (ref.session, ref.branch != "main", ref.branch))
+
+    def ref(self, session: str, branch: str) -> Ref | None:
+        with self.reading() as tx:
+            sql = schema.REFS + " WHERE r.session = ? AND r.branch = ?"
+            found = tx.all(sql, (text_bytes(session), text_bytes(branch)))
+            return Ref(session, branch, bytes(found[0][3]).hex(), self._position(tx, found[0][2])) if found else None
+
+    def reflog(self, session: str, branch: str) -> list[RefMove]:
+        with self.reading() as tx:
+            found = tx.all(schema.REF, (text_bytes(session), text_bytes(branch)))
+            moves = tx.all(schema.MOVES, (found[0][0],)) if found else []
+            ids = self._ids(tx, [n for _, old, new, _ in moves for n in (old, new) if n is not None])
+            return [
+                RefMove(at, None if old is None else ids[old], ids[new], self._term(tx, reason)) for at, old, new, reason in moves
+            ]
+
+    def chunk(self, name: Digest) -> Chunk:
+        with self.reading() as tx:
+            found = tx.all(schema.CHUNK_BY_ID, (_raw(name),))
+            if not found:
+                raise MissingChunkError(name)
+            return self._built(tx, found)[0]
+
+    def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        with self.reading() as tx:
+            spans = self._spans(tx, head, start, stop)
+        for first, last in spans:
+            for at in range(first, last + 1, PAGE):
+                with self.reading() as tx:
+                    page = self._built(tx, tx.all(schema.CHUNKS_BETWEEN, (at, min(last, at + PAGE - 1))))
+                yield from page
+
+    def _pages(self, tx: Tx, head: Digest, start: int, stop: int | None) -> Iterator[list[tuple[int, Chunk]]]:
+        """Like `line`, inside a transaction, with row numbers."""
+        for first, last in self._spans(tx, head, start, stop):
+            for at in range(first, last + 1, PAGE):
+                found = tx.all(schema.CHUNKS_BETWEEN, (at, min(last, at + PAGE - 1)))
+                yield list(zip([row[0] for row in found], self._built(tx, found), strict=True))
+
+    def _spans(self, tx: Tx, head: Digest, start: int, stop: int | None) -> list[tuple[int, int]]:
+        """Row ranges (inclusive) of a first-parent line, oldest first."""
+        found = tx.all(schema.PARENT, (_raw(head),))
+        if not found:
+            raise MissingChunkError(head)
+        at: int | None = found[0][0]
+        spans: list[tuple[int, int]] = []
+        while at is not None:
+            line = at >> schema.SHIFT
+            parent, first = self._line(tx, line)
+            end = first + (at & schema.MAX_OFFSET)
+            if stop is not None:
+                end = min(end, stop - 1)
+            if end >= max(first, start):
+                base = line << schema.SHIFT
+                spans.append((base + max(first, start) - first, base + end - first))
+            if first <= start:
+                break
+            at = parent
+        return spans[::-1]
+
+    def find(self, prefix: str) -> list[Digest]:
+        low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
+        with self.reading() as tx:
+            return [bytes(row[0]).hex() for row in tx.all(schema.FIND, (low, high))]
+
+    def objects(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        with self.reading() as tx:
+            return read_objects(tx, list(names))
+
+    def lookup(self, key: Key) -> Chunk | None:
+        with self.reading() as tx:
+            number = self._entry(tx, key)
+            return None if number is None else self._chunks(tx, [number])[0]
+
+    def scan(
+        self,
+        framework: str,
+        native_id: str,
+        namespace: str,
+        *,
+        before: str | None = None,
+        exact: str | None = None,
+        sub: str | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[Key, Chunk]]:
+        with self.reading() as tx:
+            scope = tx.all(schema.SCOPE, (text_bytes(framework), text_bytes(native_id), text_bytes(namespace)))
+            if not scope:
+                return []
+            sql, params = schema.ENTRIES, [scope[0][0]]
+            for clause, value in ((" AND key < ?", before), (" AND key = ?", exact), (" AND sub = ?", sub)):
+                if value is not None:
+                    sql += clause
+                    params.append(text_bytes(value))
+            sql += " ORDER BY key DESC, sub"
+            if limit is not None:
+                sql += " LIMIT ?"
+                params.append(limit)
+            found = tx.all(sql, params)
+            chunks = self._chunks(tx, [row[2] for row in found])
+            return [
+                (Key(framework, native_id, namespace, bytes_text(key), bytes_text(sub_)), chunk)
+                for (key, sub_, _), chunk in zip(found, chunks, strict=True)
+            ]
+
+    def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
+        with self.reading() as tx:
+            found = [(bytes_text(i), bytes_text(ns)) for _, i, ns in tx.all(schema.SCOPES, (text_bytes(framework),))]
+        return sorted(pair for pair in found if native_id in (None, pair[0]))
+
+    # ---------------------------------------------------------------- rows to chunks
+
+    def _chunks(self, tx: Tx, numbers: Sequence[int]) -> list[Chunk]:
+        """Chunks by row number, in the order asked for."""
+        if not numbers:
+            return []
+        found = tx.among(schema.CHUNKS_AMONG, sorted(set(numbers)))
+        by_number = dict(zip([row[0] for row in found], self._built(tx, found), strict=True))
+        try:
+            return [by_number[number] for number in numbers]
+        except KeyError as error:
+            raise CorruptStoreError(f"row {error.args[0]}", "an index or a ref names a chunk that is not there") from None
+
+    def _built(self, tx: Tx, found: Sequence[tuple[Any, ...]]) -> list[Chunk]:
+        above = {row[0]: self._parent_row(tx, row[0]) for row in found}
+        here = {row[0]: bytes(row[1]).hex() for row in found}
+        ids = {**self._ids(tx, [n for n in above.values() if n is not None and n not in here]), **here}
+        self._load_terms(tx, {n for row in found for n in (row[2], row[4], row[5]) if n is not None})
+        shared = self._shared(tx, [row for row in found if row[9] == rows.SHARED])
+        page = _Page(self)
+        built: list[Chunk] = []
+        for row in found:
+            number, _, kind, at, run, origin, span, merged, generation, form, data, raw = row
+            parent = above[number]
+            parents = () if parent is None else (ids[parent],)
+            if merged is not None:
+                more = bytes(merged)
+                parents += tuple(more[i : i + 32].hex() for i in range(0, len(more), 32))
+            if form == rows.SHARED:
+                form, data = shared[number]
+            erased, size, body = None, 0, None
+            if form == rows.ERASED:
+                cursor = rows.Cursor(bytes(data), f"chunk {here[number][:16]}")
+                erased, size = cursor.take(32).hex(), cursor.number()
+            else:
+                body = rows.unpack(form, data, f"chunk {here[number][:16]}")
+                size = len(body)
+                page.bodies.append(body)
+            position = self._line(tx, number >> schema.SHIFT)[1] + (number & schema.MAX_OFFSET)
+            built.append(Chunk(
+                id=here[number], kind=self._terms[kind], parents=parents, at=at,
+                run=None if run is None else self._terms[run], origin=None if origin is None else self._terms[origin],
+                span=_unpack_span(span), size=size, body_bytes=body, position=position,
+                generation=position if generation is None else generation, raw=None if raw is None else bytes(raw),
+                erased_digest=erased, load=page,
+            ))  # fmt: skip
+        return built
+
+    def _shared(self, tx: Tx, found: Sequence[tuple[Any, ...]]) -> dict[int, tuple[int, bytes]]:
+        """Bodies of detached chunks: they stand in the rows that they were copied from."""
+        if not found:
+            return {}
+        targets = {row[0]: rows.Cursor(bytes(row[10]), f"row {row[0]}").number() for row in found}
+        bodies = {row[0]: (row[9], bytes(row[10])) for row in tx.among(schema.CHUNKS_AMONG, sorted(set(targets.values())))}
+        try:
+            return {number: bodies[target] for number, target in targets.items()}
+        except KeyError as error:
+            raise CorruptStoreError(f"row {error.args[0]}", "a detached copy names a body that is not there") from None
+
+    def _parent_row(self, tx: Tx, number: int) -> int | None:
+        return number - 1 if number & schema.MAX_OFFSET else self._line(tx, number >> schema.SHIFT)[0]
+
+    def _position(self, tx: Tx, number: int) -> int:
+        return self._line(tx, number >> schema.SHIFT)[1] + (number & schema.MAX_OFFSET)
+
+    def _ids(self, tx: Tx, numbers: Sequence[int]) -> dict[int, Digest]:
+        wanted = sorted(set(numbers))
+        found = {n: bytes(name).hex() for n, name in tx.among(schema.IDS_AMONG, wanted)} if wanted else {}
+        if len(found) != len(wanted):
+            gone = next(n for n in wanted if n not in found)
+            raise CorruptStoreError(f"row {gone}", "it is named as a parent or in a reflog and is not there")
+        return found
+
+    def _line(self, tx: Tx, line: int) -> tuple[int | None, int]:
+        known = self._lines.get(line)
+        if known is None:
+            found = tx.all(schema.LINE, (line,))
+            if not found:
+                raise CorruptStoreError(f"line {line}", "it is not there although chunks stand on it")
+            known = (found[0][0], found[0][1])
+            if len(self._lines) > _TERMS:
+                self._lines.clear()
+            self._lines[line] = known
+        return known
+
+    # ---------------------------------------------------------------- terms
+
+    def _intern(self, tx: Tx, words: Iterable[str]) -> Mapping[str, int]:
+        """Numbers for repeated texts (kinds, runs, origins); remembered only after the commit."""
+        found = {word: self._numbers[word] for word in words if word in self._numbers}
+        missing = {text_bytes(word): word for word in words if word not in found}
+        if missing:
+            known = tx.among(schema.TERMS_AMONG, sorted(missing))
+            new = sorted(set(missing) - {bytes(text) for _, text in known})
+            if new:
+                tx.many(schema.PUT_TERM, [(text,) for text in new])
+                known = tx.among(schema.TERMS_AMONG, sorted(missing))
+            found.update({missing[bytes(text)]: n for n, text in known})
+        return found
+
+    def _remember(self, terms: Mapping[str, int]) -> None:
+        if len(self._terms) > _TERMS:
+            self._terms, self._numbers = {}, {}
+        for word, number in terms.items():
+            self._terms[number] = word
+            self._numbers[word] = number
+
+    def _load_terms(self, tx: Tx, numbers: Iterable[int]) -> None:
+        missing = sorted(n for n in numbers if n not in self._terms)
+        if missing:
+            found = tx.among(schema.TERMS_BY_NUMBER, missing)
+            if len(found) != len(missing):
+                raise CorruptStoreError("rath_term", "a kind, run or origin is named that is not there")
+            self._terms.update({n: bytes_text(text) for n, text in found})
+
+    def _term(self, tx: Tx, number: int) -> str:
+        self._load_terms(tx, [number])
+        return self._terms[number]
+
+
+class _Page:
+    """Loads the blobs of a page of chunks in one query, when the first of them is wanted."""
+
+    def __init__(self, backend: SqlBackend) -> None:
+        self._backend = backend
+        self.bodies: list[bytes] = []
+        self._loaded: Mapping[Digest, bytes] | None = None
+
+    def __call__(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        wanted = list(names)
+        if self._loaded is None:
+            found = {n for body in self.bodies if b'"$rath":' in body for n in references(orjson.loads(body), loadable=True)}
+            self.bodies = []
+            self._loaded = {}
+            if len(found) > 1 and not found.isdisjoint(wanted):
+                with self._backend.reading() as tx:
+                    self._loaded = read_objects(tx, sorted(found), missing_ok=True)
+        missing = [name for name in wanted if name not in self._loaded]
+        more = self._backend.objects(missing) if missing else {}
+        return {name: more[name] if name in more else self._loaded[name] for name in wanted}
+
+
+def _moved(chunk: Chunk, parent: Digest) -> Digest:
+    return digest(replace(chunk, parents=(parent,), raw=None).envelope)
+
+
+def _scope_bytes(key: Key) -> tuple[bytes, bytes, bytes]:
+    return text_bytes(key.framework), text_bytes(key.native_id), text_bytes(key.namespace)
+
+
+def _raw(name: Digest) -> bytes:
+    try:
+        return bytes.fromhex(name)
+    except (ValueError, TypeError):
+        raise MissingChunkError(str(name)) from None
+
+
+def _pack_span(span: SpanContext | None) -> bytes | None:
+    if span is None:
+        return None
+    return bytes.fromhex(span.trace_id) + bytes.fromhex(span.span_id) + bytes.fromhex(span.parent_id or "")
+
+
+def _unpack_span(data: Any) -> SpanContext | None:
+    if data is None:
+        return None
+    text = bytes(data).hex()
+    return SpanContext(text[:32], text[32:48], text[48:64] or None)
+

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
@@ -83,36 +83,73 @@ def _walk(ours: Digest, theirs: Digest, reader: Reader) -> Iterator[tuple[Chunk,
 
 
 class Pages:
-    """Chunks read a page of their line at a time, since walks go back along lines."""
+    """Chunks read a page of their line at a time, since walks go back along lines. Memory is bounded: old pages are let go.
 
-    def __init__(self, reader: Reader, page: int = 64) -> None:
-        self._reader, self._page = reader, page
+    Where a walk enters a line it reads one chunk, then a page, and pages double as it goes on: a short walk reads little.
+    """
+
+    def __init__(self, reader: Reader, page: int = 32, most: int = 1024, keep: int = 8_192) -> None:
+        self._reader, self._page, self._most, self._keep = reader, page, most, keep
         self._known: dict[Digest, Chunk] = {}
+        self._older: dict[Digest, Chunk] = {}
+        self._next: dict[Digest, int] = {}
+        """Where a walk would go on, and how large a page to read there."""
 
     def chunk(self, name: Digest) -> Chunk:
-        """One chunk; the ones before it on its line come along once a walk goes back."""
-        found = self._known.get(name)
+        """One chunk; where a walk goes on, the ones before it on its line come along."""
+        found = self._known.get(name) or self._older.get(name)
         if found is None:
             found = self._reader.chunk(name)
-            start = max(0, found.position - self._page + 1)
-            for chunk in self._reader.line(name, start):
-                self._known[chunk.id] = chunk
-            self._page = min(self._page * 2, 4096)
+            size = self._next.pop(name, 1)
+            page = list(self._reader.line(name, max(0, found.position - size + 1), found.position)) if size > 1 else []
+            if len(self._known) >= self._keep:
+                self._older, self._known = self._known, {}
+            self._known |= {chunk.id: chunk for chunk in page}
+            self._known[name] = found
+            oldest = page[0] if page else found
+            if oldest.parents:
+                self._next[oldest.parents[0]] = min(max(size * 2, self._page), self._most)
         return found
+
+
+def newest_first(head: Digest, reader: Reader) -> Iterator[Chunk]:
+    """Yield the first-parent line of ``head``, newest first, read in pages from its end."""
+    name: Digest | None = head
+    size = 32
+    while name is not None:
+        last = reader.chunk(name)
+        page = list(reader.line(name, max(0, last.position - size + 1), last.position))
+        yield last
+        yield from reversed(page)
+        oldest = page[0] if page else last
+        name = oldest.parents[0] if oldest.parents else None
+        size = min(size * 2, 1024)
+
+
+def walk(heads: Iterable[Digest], reader: Reader, *, first_parent: bool = False) -> Iterator[Chunk]:
+    """Yield every chunk that any of ``heads`` descends from, each once, children before parents, greatest generation first.
+
+    Args:
+        heads: Where to begin; they come too.
+        reader: Read access.
+        first_parent: Follow first parents only.
+    """
+    pages = Pages(reader)
+    seen = set(heads)
+    queue = [(-pages.chunk(name).generation, name) for name in seen]
+    heapify(queue)
+    while queue:
+        chunk = pages.chunk(heappop(queue)[1])
+        yield chunk
+        for parent in chunk.parents[:1] if first_parent else chunk.parents:
+            if parent not in seen:
+                seen.add(parent)
+                heappush(queue, (-pages.chunk(parent).generation, parent))
 
 
 def ancestors(head: Digest, reader: Reader) -> Iterator[Chunk]:
     """Yield every chunk that ``head`` descends from, itself first, each once, children before parents."""
-    pages = Pages(reader)
-    queue = [(-pages.chunk(head).generation, head)]
-    seen = {head}
-    while queue:
-        chunk = pages.chunk(heappop(queue)[1])
-        yield chunk
-        for parent in chunk.parents:
-            if parent not in seen:
-                seen.add(parent)
-                heappush(queue, (-pages.chunk(parent).generation, parent))
+    return walk((head,), reader)
 
 
 def holds(head: Digest, wanted: Digest, reader: Reader) -> bool:

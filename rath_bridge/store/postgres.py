@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import errors as pg
@@ -22,6 +24,8 @@ from rath_bridge.store.sql import SqlBackend, Tx
 _MIGRATION_LOCK: Final = schema.APPLICATION_ID
 _TIMEOUT: Final = 30.0
 """Seconds to wait for a connection."""
+_IDLE: Final = 2.0
+"""Seconds after which a pooled connection is checked before it is used."""
 
 
 class _Tx:
@@ -42,6 +46,16 @@ class _Tx:
         if not values:
             return []
         return self.all(sql.replace("IN (...)", "= ANY(?)"), (list(values),))
+
+
+_used: WeakKeyDictionary[psycopg.Connection[Any], float] = WeakKeyDictionary()
+
+
+def _check(connection: psycopg.Connection[Any]) -> None:
+    """Ask a connection that has been idle whether it still lives: servers and firewalls drop those."""
+    if monotonic() - _used.get(connection, 0.0) > _IDLE:
+        ConnectionPool.check_connection(connection)
+    _used[connection] = monotonic()
 
 
 def _sql(text: str) -> Any:
@@ -70,6 +84,7 @@ class PostgresBackend(SqlBackend):
         self._size = pool_size
         self._pools: dict[int, ConnectionPool[psycopg.Connection[tuple[Any, ...]]]] = {}
         self._lock = Lock()
+        self._gates = [Lock() for _ in range(64)]
         self._closed = False
         try:
             self._prepare()
@@ -91,7 +106,7 @@ class PostgresBackend(SqlBackend):
                     self._reachable()
                     pool = ConnectionPool(
                         self._conninfo, min_size=1, max_size=self._size, timeout=_TIMEOUT, open=True,
-                        kwargs={"row_factory": tuple_row}, check=ConnectionPool.check_connection, name="rath_bridge",
+                        kwargs={"row_factory": tuple_row}, check=_check, name="rath_bridge",
                     )  # fmt: skip
                     self._pools[pid] = pool
         return pool
@@ -114,6 +129,10 @@ class PostgresBackend(SqlBackend):
             raise StoreUnavailableError(self.url, str(error).strip()) from error
         except psycopg.DatabaseError as error:
             raise CorruptStoreError(self.url, str(error).strip()) from error
+
+    def gate(self, session: str, branch: str) -> Lock:
+        """Threads queue here, not on connections that wait for a row."""
+        return self._gates[hash((session, branch)) % len(self._gates)]
 
     def writing(self) -> Any:
         return self._transaction("")

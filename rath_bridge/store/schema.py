@@ -54,7 +54,7 @@ def tables(d: Dialect) -> list[str]:
         f"run {d.big}, origin {d.big}, span {d.blob}, merged {d.blob}, generation {d.big}, form SMALLINT NOT NULL, "
         f"body {d.blob} NOT NULL, raw {d.blob})",
         f"CREATE TABLE rath_ref (n {d.key}, session {d.blob} NOT NULL, branch {d.blob} NOT NULL, tip {d.big} NOT NULL, "
-        f"owns SMALLINT NOT NULL, UNIQUE (session, branch))",
+        f"owns SMALLINT NOT NULL, head {d.blob} NOT NULL, generation {d.big}, UNIQUE (session, branch))",
         f"CREATE TABLE rath_reflog (n {d.key}, ref {d.big} NOT NULL, at {d.big} NOT NULL, old {d.big}, new {d.big} NOT NULL, "
         f"reason {d.big} NOT NULL)",
         "CREATE INDEX rath_reflog_ref ON rath_reflog (ref)",
@@ -72,7 +72,7 @@ CHUNK_BY_ID: Final = f"SELECT {CHUNK_COLUMNS} FROM rath_chunk WHERE id = ?"
 CHUNKS_BETWEEN: Final = f"SELECT {CHUNK_COLUMNS} FROM rath_chunk WHERE n BETWEEN ? AND ? ORDER BY n"
 CHUNKS_AMONG: Final = f"SELECT {CHUNK_COLUMNS} FROM rath_chunk WHERE n IN (...)"
 IDS_AMONG: Final = "SELECT n, id FROM rath_chunk WHERE n IN (...)"
-PARENT: Final = "SELECT n, generation FROM rath_chunk WHERE id = ?"
+PARENT: Final = "SELECT n, id, generation FROM rath_chunk WHERE id = ?"
 FIND: Final = "SELECT id FROM rath_chunk WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 10"
 
 PUT_OBJECT: Final = "INSERT INTO rath_object (digest, form, data) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING RETURNING n"
@@ -88,14 +88,14 @@ PUT_TERM: Final = "INSERT INTO rath_term (text) VALUES (?) ON CONFLICT (text) DO
 TERMS_AMONG: Final = "SELECT n, text FROM rath_term WHERE text IN (...)"
 TERMS_BY_NUMBER: Final = "SELECT n, text FROM rath_term WHERE n IN (...)"
 
-REF: Final = "SELECT n, tip, owns FROM rath_ref WHERE session = ? AND branch = ?"
+REF: Final = "SELECT n, tip, owns, head, generation FROM rath_ref WHERE session = ? AND branch = ?"
+"""One row says all that an append needs: PostgreSQL would not see a joined chunk that was committed while it waited for the lock."""
 PUT_REF: Final = (
-    "INSERT INTO rath_ref (session, branch, tip, owns) VALUES (?, ?, ?, ?) ON CONFLICT (session, branch) DO NOTHING RETURNING n"
+    "INSERT INTO rath_ref (session, branch, tip, owns, head, generation) VALUES (?, ?, ?, 1, ?, ?) "
+    "ON CONFLICT (session, branch) DO NOTHING RETURNING n"
 )
-MOVE_REF: Final = "UPDATE rath_ref SET tip = ?, owns = 1 WHERE n = ?"
-REFS: Final = (
-    "SELECT r.session, r.branch, r.tip, c.id FROM rath_ref r JOIN rath_chunk c ON c.n = r.tip"
-)
+MOVE_REF: Final = "UPDATE rath_ref SET tip = ?, owns = 1, head = ?, generation = ? WHERE n = ?"
+REFS: Final = "SELECT session, branch, tip, head FROM rath_ref r"
 PUT_MOVE: Final = "INSERT INTO rath_reflog (ref, at, old, new, reason) VALUES (?, ?, ?, ?, ?)"
 MOVES: Final = "SELECT at, old, new, reason FROM rath_reflog WHERE ref = ? ORDER BY n"
 

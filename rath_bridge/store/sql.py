@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import orjson
@@ -52,6 +52,16 @@ def bytes_text(data: Any) -> str:
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a chunk stands: all that its children need to know."""
+
+    number: int
+    id: Digest
+    position: int
+    generation: int
+
+
 class SqlBackend(ABC):
     """All of `Backend`; see `rath_bridge.store.protocol` for what each method promises."""
 
@@ -70,6 +80,10 @@ class SqlBackend(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Tx]:
         """A consistent view."""
+
+    def gate(self, session: str, branch: str) -> AbstractContextManager[object]:
+        """Where this process's own writers of a ref queue up before they ask the database for the row."""
+        return nullcontext()
 
     @abstractmethod
     def close(self) -> None:
@@ -91,7 +105,7 @@ class SqlBackend(ABC):
         words = {draft.kind for draft in drafts} | {reason, "race"}
         words |= {text for draft in drafts for text in (draft.run, draft.origin) if text is not None}
         name = Ref(session, branch, "", 0).name
-        with self.writing() as tx:
+        with self.gate(session, branch), self.writing() as tx:
             terms = self._intern(tx, words)
             found = tx.all(schema.REF + self.dialect.lock, (text_bytes(session), text_bytes(branch)))
             if head is None:
@@ -109,20 +123,20 @@ class SqlBackend(ABC):
         self, tx: Tx, row: tuple[Any, ...], session: str, branch: str, drafts: Sequence[Draft], head: Digest,
         parents: Sequence[Digest] | None, on_conflict: OnConflict, reason: str, terms: Mapping[str, int],
     ) -> Appended:  # fmt: skip
-        ref, tip, owns = row
-        (standing,) = self._chunks(tx, [tip])
+        ref, tip, owns, name, generation = row
+        standing = self._place(tx, tip, name, generation)
         if standing.id != head and on_conflict != "serialise":
             if on_conflict == "raise":
                 raise ConflictError(Ref(session, branch, "", 0).name, head, standing.id)
             if not all(item.once is not None and self._entry(tx, item.once) is not None for item in drafts):
                 return self._create(tx, session, None, drafts, list(parents or (head,)), "race", terms)
-        above = [(tip, standing)] if parents is None else self._parents(tx, parents)
+        above = [standing] if parents is None else self._parents(tx, parents)
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
         if not written:
             return Appended(Ref(session, branch, standing.id, standing.position), chunks, 0)
-        tx.run(schema.MOVE_REF, (last, ref))
-        tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
         tail = written[-1]
+        tx.run(schema.MOVE_REF, (last, bytes.fromhex(tail.id), _generation(tail), ref))
+        tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
         return Appended(Ref(session, branch, tail.id, tail.position), chunks, len(written))
 
     def _create(
@@ -131,31 +145,38 @@ class SqlBackend(ABC):
     ) -> Appended:  # fmt: skip
         last, chunks, written = self._add(tx, drafts, self._parents(tx, parents), None, terms)
         tail = written[-1]
-        self._put_ref(tx, session, branch or f"race-{tail.id[:8]}", last, terms[reason])
-        return Appended(Ref(session, branch or f"race-{tail.id[:8]}", tail.id, tail.position), chunks, len(written))
+        name = branch or f"race-{tail.id[:8]}"
+        self._put_ref(tx, session, name, last, tail.id, _generation(tail), terms[reason])
+        return Appended(Ref(session, name, tail.id, tail.position), chunks, len(written))
 
-    def _put_ref(self, tx: Tx, session: str, branch: str, tip: int, reason: int) -> None:
-        made = tx.all(schema.PUT_REF, (text_bytes(session), text_bytes(branch), tip, 1))
+    def _put_ref(
+        self, tx: Tx, session: str, branch: str, tip: int, head: Digest, generation: int | None, reason: int
+    ) -> None:
+        made = tx.all(schema.PUT_REF, (text_bytes(session), text_bytes(branch), tip, bytes.fromhex(head), generation))
         if not made:
             raise NameInUseError(Ref(session, branch, "", 0).name)
         tx.run(schema.PUT_MOVE, (made[0][0], now(), None, tip, reason))
 
-    def _parents(self, tx: Tx, names: Sequence[Digest]) -> list[tuple[int, Chunk]]:
-        found: list[tuple[int, Chunk]] = []
+    def _place(self, tx: Tx, number: int, name: Any, generation: int | None) -> _Place:
+        position = self._position(tx, number)
+        return _Place(number, bytes(name).hex(), position, position if generation is None else generation)
+
+    def _parents(self, tx: Tx, names: Sequence[Digest]) -> list[_Place]:
+        found: list[_Place] = []
         for name in names:
-            rows_ = tx.all(schema.PARENT, (bytes.fromhex(name),))
-            if not rows_:
+            row = tx.all(schema.PARENT, (_raw(name),))
+            if not row:
                 raise MissingChunkError(name, "named as a parent")
-            found.append((rows_[0][0], self._chunks(tx, [rows_[0][0]])[0]))
+            found.append(self._place(tx, *row[0]))
         return found
 
     def _add(
-        self, tx: Tx, drafts: Sequence[Draft], above: list[tuple[int, Chunk]], tip: int | None, terms: Mapping[str, int]
+        self, tx: Tx, drafts: Sequence[Draft], above: list[_Place], tip: int | None, terms: Mapping[str, int]
     ) -> tuple[int, tuple[Chunk, ...], list[Chunk]]:
         """Hash and write a batch behind ``above``; ``tip`` is the row to go on from, or None for a new line."""
-        position = above[0][1].position if above else -1
-        generation = max((chunk.generation for _, chunk in above), default=-1)
-        parents = tuple(chunk.id for _, chunk in above)
+        position = above[0].position if above else -1
+        generation = max((place.generation for place in above), default=-1)
+        parents = tuple(place.id for place in above)
         number = tip
         found: list[Chunk | int] = []
         written: list[Chunk] = []
@@ -173,7 +194,7 @@ class SqlBackend(ABC):
             position += 1
             generation += 1
             if number is None or number & schema.MAX_OFFSET == schema.MAX_OFFSET:
-                parent = number if number is not None else (above[0][0] if above else None)
+                parent = number if number is not None else (above[0].number if above else None)
                 line = tx.all(schema.PUT_LINE, (parent, position))[0][0]
                 number = line << schema.SHIFT
             else:
@@ -188,7 +209,7 @@ class SqlBackend(ABC):
             out.append((
                 number, bytes.fromhex(name), terms[item.kind], item.at, None if item.run is None else terms[item.run],
                 None if item.origin is None else terms[item.origin], _pack_span(item.span), merged,
-                None if generation == position else generation, form, body, None,
+                _generation(chunk), form, body, None,
             ))  # fmt: skip
             for key in item.keys if item.once is None else (*item.keys, item.once):
                 entries.append((key, number))
@@ -243,7 +264,7 @@ class SqlBackend(ABC):
                     out.append((number, bytes.fromhex(moved), *row[2:7], None, None, form, body, None))
                     above = moved
                 tx.many(schema.PUT_CHUNK, out)
-            self._put_ref(tx, session, branch, number, terms[reason])
+            self._put_ref(tx, session, branch, number, above, None, terms[reason])
         self._remember(terms)
         return Ref(session, branch, above, position)
 
@@ -523,6 +544,11 @@ class _Page:
         missing = [name for name in wanted if name not in self._loaded]
         more = self._backend.objects(missing) if missing else {}
         return {name: more[name] if name in more else self._loaded[name] for name in wanted}
+
+
+def _generation(chunk: Chunk) -> int | None:
+    """As stored: absent where it equals the position, which is nearly always."""
+    return None if chunk.generation == chunk.position else chunk.generation
 
 
 def _moved(chunk: Chunk, parent: Digest) -> Digest:

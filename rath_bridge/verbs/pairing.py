@@ -46,7 +46,7 @@ def call_events(chunk: Chunk, body: Any) -> list[CallEvent]:
         parts: Any = value.get("parts")
         if not value.get("same_as") and not value.get("replaces") and isinstance(parts, list):
             asking = [cast("dict[str, Any]", part) for part in cast("list[Any]", parts) if type(part) is dict]
-            found += [("asked", part.get("id")) for part in asking if part.get("type") == "tool_call"]
+            found.extend(("asked", part.get("id")) for part in asking if part.get("type") == "tool_call")
     else:
         found.append(("started" if chunk.kind == "tool_call" else "result", value.get("call_id")))
     return [

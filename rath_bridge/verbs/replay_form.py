@@ -1,0 +1,179 @@
+"""The replay form: what two runs must have in common to count as equal (law 5).
+
+Times, spans, native records, versions, nonces, usage and volatile fields are dropped. Ids that are new in every run are
+renumbered by first appearance per actor, and order counts within an actor only. Long texts and bytes stand as references:
+equal when the bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import decode, dumps, escape
+from rath_bridge.model.kinds import KINDS, RESERVED, marked
+
+_DROPPED: Final[Mapping[str, frozenset[str]]] = {"inference": frozenset({"usage"}), "checkpoint": frozenset({"envelope"})}
+"""Per kind: usage, and a framework's own bookkeeping (versions, ids and times of its channels)."""
+_VOLATILE: Final = {kind: marked(cls, "volatile") | RESERVED | _DROPPED.get(kind, frozenset()) for kind, cls in KINDS.items()}
+_GENERATED: Final = {kind: tuple(sorted(marked(cls, "generated"))) for kind, cls in KINDS.items()}
+_CALL_KEYS: Final = ("call_id", "tool_call_id")
+_CONTENT: Final = frozenset({"arguments", "args", "input", "content", "response", "result"})
+"""Keys of model output under which an ``id`` is content, not bookkeeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One chunk as it counts for equality."""
+
+    actor: str
+    """Path of run names from the root, with an ordinal among equal siblings: ``team[0]/writer[1]``; empty outside of runs."""
+    kind: str
+    values: Mapping[str, Any]
+    """The body without what differs between equal runs."""
+    chunk: Chunk = field(compare=False, repr=False)
+
+    @property
+    def key(self) -> bytes:
+        """Bytes that are equal where the steps are."""
+        return dumps(escape([self.actor, self.kind, self.values], {}))
+
+
+def replay_form(chunks: Iterable[Chunk]) -> list[Step]:
+    """Return what counts for equality, grouped by actor, in order within each.
+
+    ``session`` chunks are left out: they tell how a line came to be, not what was done on it.
+
+    Args:
+        chunks: A line, oldest first, or a part of one.
+    """
+    found = [step for step in steps(chunks) if step.kind != "session"]
+    return sorted(found, key=lambda step: step.actor)
+
+
+def steps(chunks: Iterable[Chunk]) -> list[Step]:
+    """Return one step for each chunk, in the order given. A run that began earlier goes by its id."""
+    renumber = _Renumber()
+    return [renumber.step(chunk) for chunk in chunks]
+
+
+class _Renumber:
+    """Names for ids, by first appearance per actor."""
+
+    def __init__(self) -> None:
+        self._actors: dict[str, str] = {}
+        self._roots: dict[str, str] = {}
+        self._siblings: dict[str, int] = {}
+        self._labels: dict[tuple[str, str, str], str] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self._chunks: dict[Digest, str] = {}
+
+    def step(self, chunk: Chunk) -> Step:
+        if chunk.body_bytes is None:
+            return Step(self._actor(chunk.run), chunk.kind, {"erased": chunk.body_digest}, chunk)
+        values: dict[str, Any] = decode(chunk.body_bytes, None, f"chunk {chunk.id[:16]}")
+        if chunk.kind == "run" and chunk.run is not None and values.get("phase") == "begin":
+            self._begin(chunk.run, values)
+        actor = self._actor(chunk.run)
+        scope = self._roots.get(chunk.run, chunk.run) if chunk.run else ""
+
+        def name(category: str, value: Any) -> Any:
+            if not isinstance(value, str):
+                return value
+            place = (category, scope if category in ("call", "message") else "", value)
+            if place not in self._labels:
+                number = self._counts.get((actor, category), 0)
+                self._counts[actor, category] = number + 1
+                self._labels[place] = f"{actor}:{category}{number}"
+            return self._labels[place]
+
+        dropped = _VOLATILE.get(chunk.kind, RESERVED)
+        kept = {key: value for key, value in values.items() if key not in dropped}
+        for key in _GENERATED.get(chunk.kind, ()):
+            if key in kept:
+                kept[key] = self._actor(kept[key]) if key == "parent" else name(_category(chunk.kind, key), kept[key])
+        if chunk.kind == "message" and isinstance(kept.get("parts"), list):
+            kept["parts"] = [_part(part, name) for part in kept["parts"]]
+        elif chunk.kind == "inference" and "output" in kept:
+            kept["output"] = _ids(kept["output"], name)
+        for key in (
+            "replaces",
+            "same_as",
+            "after",
+            "stands_for",
+            "dropped",
+            "stands",
+            "manifest",
+            "targets",
+            "base",
+            "ours",
+            "theirs",
+        ):
+            if key in kept and chunk.kind in KINDS:
+                kept[key] = self._places(kept[key])
+        number = self._counts.get((actor, "chunk"), 0)
+        self._counts[actor, "chunk"] = number + 1
+        self._chunks[chunk.id] = f"{actor}:chunk{number}"
+        return Step(actor, chunk.kind, kept, chunk)
+
+    def _begin(self, run: str, values: Mapping[str, Any]) -> None:
+        if run in self._actors:
+            return
+        parent = values.get("parent")
+        above = f"{self._actor(parent)}/" if isinstance(parent, str) else ""
+        path = f"{above}{values.get('name')}"
+        number = self._siblings.get(path, 0)
+        self._siblings[path] = number + 1
+        self._actors[run] = f"{path}[{number}]"
+        self._roots[run] = self._roots.get(parent, parent) if isinstance(parent, str) else run
+
+    def _actor(self, run: str | None) -> str:
+        return "" if run is None else self._actors.get(run, f"run {run}")
+
+    def _places(self, value: Any) -> Any:
+        """Chunk digests become places; those outside of what is compared stay."""
+        if isinstance(value, str):
+            return self._chunks.get(value, value)
+        if isinstance(value, list):
+            return [self._places(item) for item in cast("list[Any]", value)]
+        return value
+
+
+_Name = Callable[[str, Any], Any]
+
+
+def _category(kind: str, key: str) -> str:
+    if key == "call_id":
+        return "call"
+    if key in ("checkpoint_id", "parent_checkpoint_id"):
+        return "checkpoint"
+    return kind if key == "id" else key
+
+
+def _part(part: Any, name: _Name) -> Any:
+    if type(part) is not dict:
+        return part
+    found = cast("dict[str, Any]", part)
+    if found.get("type") in ("tool_call", "tool_call_response") and "id" in found:
+        return {**found, "id": name("call", found["id"])}
+    return found
+
+
+def _ids(value: Any, name: _Name) -> Any:
+    """Renumber ids in a model's output, which stands in the framework's own JSON."""
+    if type(value) is list:
+        return [_ids(item, name) for item in cast("list[Any]", value)]
+    if type(value) is not dict:
+        return value
+    found = cast("dict[str, Any]", value)
+    is_call = found.get("type") in ("tool_call", "tool_call_response") or ("name" in found and "args" in found)
+    return {
+        key: item if key in _CONTENT
+        else name("call", item) if key in _CALL_KEYS or (key == "id" and is_call)
+        else name("item", item) if key == "id"
+        else _ids(item, name)
+        for key, item in found.items()
+    }  # fmt: skip

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
@@ -124,9 +124,11 @@ def draft(
     values = body_fields(body)
     if not RESERVED.isdisjoint(values):
         raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
-    blobs: dict[Digest, bytes] = dict(objects) if objects else {}
+    blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or new_nonce()
     escaped = escape(values, blobs)
+    if "$rath" in escaped:
+        raise EncodeError("body", "a field whose name is no plain text", "fields of a body are named by text other than '$rath'")
     if native is not None:
         name = digest(native.data)
         blobs[name] = native.data
@@ -144,13 +146,41 @@ def draft(
         body=data,
         body_digest=digest(data),
         objects=blobs,
-        at=now() if at is None else at,
-        run=run,
-        origin=dumps(dict(origin)).decode() if origin else None,
-        span=span,
+        at=now() if at is None else _moment(at),
+        run=run if run is None or _PLAIN.match(run) else _text(run),
+        origin=_origin(origin) if origin else None,
+        span=span and _span(span),
         keys=tuple(keys),
         once=once,
     )
+
+
+def _moment(at: int) -> int:
+    if not -62_135_596_800_000_000 <= at < 253_402_300_800_000_000:
+        raise EncodeError("at", f"the time {at}", "give microseconds since 1970, in the years 1 to 9999")
+    return at
+
+
+def _text(run: str) -> str:
+    try:
+        run.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError("run", "half of a surrogate pair", "use a run id that UTF-8 can hold") from error
+    return run
+
+
+def _origin(origin: Mapping[str, str]) -> str:
+    try:
+        return dumps(dict(origin)).decode()
+    except TypeError as error:
+        raise EncodeError("origin", f"what JSON cannot hold ({error})", "give texts: adapter, framework, version") from error
+
+
+def _span(span: SpanContext) -> SpanContext:
+    for name in (span.trace_id, span.span_id, span.parent_id):
+        if name is not None and not _PLAIN.match(name):
+            raise EncodeError("span", f"the id {name!r:.60}", "OpenTelemetry ids are lowercase hexadecimal")
+    return span
 
 
 def format_time(at: int) -> str:
@@ -304,36 +334,48 @@ class Chunk:
 _ENVELOPE_KEYS: Final = frozenset({"at", "body", "kind", "origin", "parents", "run", "size", "span"})
 
 
-def parse_envelope(data: bytes, body: bytes | None, position: int = 0, load: Loader | None = None, place: str = "envelope") -> Chunk:
+def parse_envelope(
+    data: bytes, body: bytes | None, position: int = 0, load: Loader | None = None, place: str = "envelope"
+) -> Chunk:
     """Read an envelope's bytes (as exported) back into a chunk; unknown fields are kept.
 
     Raises:
         DecodeError: Not an envelope: the field is named.
     """
     try:
-        found = orjson.loads(data)
+        parsed: Any = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DecodeError(place, f"not JSON ({error})") from error
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise DecodeError(place, "an envelope is a JSON object")
+    found = cast("dict[str, Any]", parsed)
     try:
-        span = SpanContext(**found["span"]) if "span" in found else None
         chunk = Chunk(
             id=digest(data), kind=_kind(found["kind"]), parents=tuple(_digest(p) for p in found.get("parents", ())),
-            at=parse_time(found["at"]), run=found.get("run"),
-            origin=dumps(found["origin"]).decode() if "origin" in found else None,
-            span=span, size=int(found["size"]), body_bytes=body, position=position, generation=position,
+            at=parse_time(found["at"]), run=_typed(found.get("run"), str, None),
+            origin=dumps(_typed(found["origin"], dict)).decode() if "origin" in found else None,
+            span=_read_span(_typed(found["span"], dict)) if "span" in found else None, size=_typed(found["size"], int),
+            body_bytes=body, position=position, generation=position,
             erased_digest=_digest(found["body"]) if body is None else None, load=load,
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
+        if chunk.size < 0 or not is_digest(found["body"]):
+            raise ValueError("its size or body digest is none")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DecodeError(place, f"not an envelope ({error!r})") from error
-    known = found.keys() <= _ENVELOPE_KEYS
-    if known and render(
-        at=format_time(chunk.at), body=found["body"], kind=chunk.kind, origin=chunk.origin,
-        parents=chunk.parents, run=chunk.run, size=chunk.size, span=span,
-    ) == data:  # fmt: skip
-        return chunk
-    return replace(chunk, raw=data)
+    # What this version would write otherwise (unknown fields, another order, a body that is not this one's) is kept as it is.
+    return chunk if found.keys() <= _ENVELOPE_KEYS and chunk.envelope == data else replace(chunk, raw=data)
+
+
+def _typed(value: Any, *kinds: Any) -> Any:
+    if not any(value is kind or type(value) is kind for kind in kinds):
+        raise ValueError(f"{value!r:.60} where another type should stand")
+    return value
+
+
+def _read_span(found: Any) -> SpanContext:
+    parent = found.get("parent_id")
+    span = SpanContext(_typed(found["trace_id"], str), _typed(found["span_id"], str), _typed(parent, str, None))
+    return _span(span)
 
 
 def _digest(text: Any) -> Digest:

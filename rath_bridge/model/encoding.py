@@ -4,9 +4,10 @@ Plain JSON values stand as they are (keys sorted by their UTF-8 bytes, no spaces
 cannot hold exactly is one object with the key ``$rath``:
 
 ====================  =============================================================================
-``int``               ``{"$rath": "int", "v": "0x20000000000000"}``: beyond 2**53 - 1, signed hexadecimal
+``int``               ``{"$rath": "int", "v": "0x20000000000000"}``: beyond 2**53 - 1, signed hex
 ``float``             ``{"$rath": "float", "v": "nan" | "inf" | "-inf"}``
-``utf16``             text with lone surrogates: ``v`` = base64 of its UTF-16-BE code units
+``surrogates``        text with surrogates: ``v`` = base64 of its UTF-8, surrogates encoded like any code point
+                      (not UTF-16, in which two surrogates in a row would come back as one character)
 ``bytes``             ``v`` = base64
 ``map``               an object with a key that is not text, or has lone surrogates, or is ``$rath``:
                       ``v`` = list of ``[key, value]``, sorted by the encoded key
@@ -14,7 +15,7 @@ cannot hold exactly is one object with the key ``$rath``:
 ``blob`` ``tree``     a reference that is not read in with the body: ``digest`` and facts about it
 ====================  =============================================================================
 
-``utf16`` and ``bytes`` of 512 bytes and more carry ``digest`` and ``size`` in place of ``v`` as well. Every
+``surrogates`` and ``bytes`` of 512 bytes and more carry ``digest`` and ``size`` in place of ``v`` as well. Every
 reference uses the key ``digest``, so a reader can collect references without knowing the kind. Numbers are written in the shortest
 form that reads back equal (orjson's); nobody re-serialises: identity is over the bytes as they stand.
 """
@@ -94,7 +95,7 @@ def encode(value: Any, path: str = "body") -> tuple[bytes, Blobs]:
 
 def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:
     """Return ``value`` with everything that JSON cannot hold replaced by tagged escapes."""
-    kind = type(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return value if len(value) < 128 and value.isascii() else _escape_text(value, blobs)
     if kind is int:
@@ -122,7 +123,7 @@ def _escape_text(value: str, blobs: Blobs) -> Any:
     try:
         data = value.encode()
     except UnicodeEncodeError:
-        return _escape_bytes("utf16", value.encode("utf-16-be", "surrogatepass"), blobs)
+        return _escape_bytes("surrogates", value.encode("utf-8", "surrogatepass"), blobs)
     if len(data) < INLINE_LIMIT:
         return value
     name = digest(data)
@@ -139,23 +140,22 @@ def _escape_bytes(tag: str, data: bytes, blobs: Blobs) -> Any:
 
 
 def _escape_map(value: dict[Any, Any], blobs: Blobs, path: str, depth: int) -> Any:
-    plain: dict[str, Any] = {}
-    for key, item in value.items():
+    for key in value:  # all keys first: a value that was escaped twice on every level would cost 2 ** depth
         if type(key) is not str or key == "$rath" or not (key.isascii() or _is_unicode(key)):
             break
-        kind = type(item)
-        if kind is str and len(item) < 128 and item.isascii():  # the common leaf, without a call
-            plain[key] = item
-        else:
-            plain[key] = escape(item, blobs, f"{path}.{key}", depth + 1)
     else:
-        return plain
+        return {
+            key: item  # the common leaf, without a call
+            if type(item) is str and len(item) < 128 and item.isascii()
+            else escape(item, blobs, f"{path}.{key}", depth + 1)
+            for key, item in value.items()
+        }
     pairs = [
-        (dumps(escape(key, blobs, f"{path}.keys()", depth + 1)), escape(key, blobs, path, depth + 1), key, item)
-        for key, item in value.items()
+        (escape(key, blobs, f"{path}.keys()", depth + 3), escape(item, blobs, f"{path}[{key!r}]", depth + 3))
+        for key, item in value.items()  # three levels deeper: the escape, its list, the pair
     ]
-    pairs.sort(key=lambda pair: pair[0])
-    return {"$rath": "map", "v": [[key, escape(item, blobs, f"{path}[{raw!r}]", depth + 1)] for _, key, raw, item in pairs]}
+    pairs.sort(key=lambda pair: (dumps(pair[0]), dumps(pair[1])))  # two NaN keys are told apart by their values
+    return {"$rath": "map", "v": [list(pair) for pair in pairs]}
 
 
 def _is_unicode(text: str) -> bool:
@@ -184,13 +184,17 @@ def decode(data: bytes, load: Loader | None = None, place: str = "body") -> Any:
         raise DecodeError(place, f"not JSON ({error})") from error
     if b'"$rath"' not in data:
         return value
-    if load is None:
-        return _unescape(value, None, place)
-    found = set(references(value, loadable=True))
-    return _unescape(value, load(found) if found else {}, place)
+    blobs: Mapping[Digest, bytes] | None = None
+    if load is not None:
+        found = set(references(value, loadable=True))
+        blobs = load(found) if found else {}
+    try:
+        return _unescape(value, blobs, place)
+    except RecursionError as error:
+        raise DecodeError(place, f"nested deeper than {MAX_DEPTH} levels") from error
 
 
-_LOADED: Final = frozenset({"text", "utf16", "bytes"})
+_LOADED: Final = ("text", "surrogates", "bytes")
 
 
 def references(value: Any, *, loadable: bool = False) -> Iterable[Digest]:
@@ -198,27 +202,29 @@ def references(value: Any, *, loadable: bool = False) -> Iterable[Digest]:
 
     Args:
         value: Parsed JSON of a body, escapes in place.
-        loadable: Only those that are read in with the body (``text``, ``utf16``, ``bytes``).
+        loadable: Only those that are read in with the body (``text``, ``surrogates``, ``bytes``).
     """
-    stack = [value]
+    stack: list[Any] = [value]
     while stack:
         item = stack.pop()
-        if type(item) is list:
+        kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is list:
             stack.extend(item)
-        elif type(item) is dict:
+        elif kind is dict:
             tag = item.get("$rath")
             if tag is None:
                 stack.extend(item.values())
             elif tag == "map":
                 stack.append(item.get("v"))
-            elif "digest" in item and (not loadable or tag in _LOADED):
-                yield item["digest"]
+            elif type(name := item.get("digest")) is str and (not loadable or tag in _LOADED):
+                yield name
 
 
 def _unescape(value: Any, blobs: Mapping[Digest, bytes] | None, place: str) -> Any:
-    if type(value) is list:
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is list:
         return [_unescape(item, blobs, place) for item in value]
-    if type(value) is not dict:
+    if kind is not dict:
         return value
     if "$rath" not in value:
         return {key: _unescape(item, blobs, place) for key, item in value.items()}
@@ -243,7 +249,7 @@ def _unescape(value: Any, blobs: Mapping[Digest, bytes] | None, place: str) -> A
                 raw = blobs[value["digest"]]
             if tag == "bytes":
                 return raw
-            return raw.decode() if tag == "text" else raw.decode("utf-16-be", "surrogatepass")
+            return raw.decode() if tag == "text" else raw.decode("utf-8", "surrogatepass")
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(place, f"a malformed {tag!r} escape ({error!r})") from error
     return value  # an escape of a later version: kept and shown as it is

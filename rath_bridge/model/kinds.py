@@ -1,7 +1,8 @@
 """The closed core set of chunk kinds: what can happen in a session.
 
 Every body is a frozen dataclass. Absent values (None, and empty tuples and maps) are not written. A field marked *generated*
-holds an id that is new in every run; one marked *volatile* differs between equal runs. `replay_form` renumbers the first and drops the second.
+holds an id that is new in every run; one marked *volatile* differs between equal runs. `replay_form` renumbers the first and drops
+the second.
 Names are the OpenTelemetry GenAI conventions' where they have one.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, ClassVar, Final, cast
 
 from rath_bridge.errors import DecodeError
@@ -348,7 +350,7 @@ class Merge(Body):
     kind: ClassVar[str] = "merge"
     strategy: str
     """``summary``, ``ours``, ``theirs`` or ``function``."""
-    base: str | None
+    base: str | None = None
     """Digest of the nearest chunk that both histories hold; absent where there is none."""
     ours: str
     theirs: str
@@ -444,6 +446,10 @@ _EMPTY: Final = {
     for cls in KINDS.values()
 }
 """Fields that are left out when empty (in a free field such as ``arguments``, an empty value is a value)."""
+_READ: Final = {
+    cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names), _EMPTY[cls]) for cls in KINDS.values()
+}
+"""How `body_fields` reads a body: names, all values at once, and what to leave out when empty."""
 _TUPLES: Final = {cls: frozenset(f.name for f in fields(cls) if str(f.type).startswith("tuple")) for cls in KINDS.values()}
 
 
@@ -457,9 +463,8 @@ def body_fields(body: Body) -> dict[str, Any]:
     if type(body) is Unknown:
         return dict(body.fields)
     found: dict[str, Any] = {}
-    empty = _EMPTY[type(body)]
-    for name, _ in _FIELDS[type(body)]:
-        value = getattr(body, name)
+    names, values, empty = _READ[type(body)]
+    for name, value in zip(names, values(body), strict=True):
         if value is None or (not value and name in empty):
             continue
         if name == "parts":
@@ -483,13 +488,15 @@ def body_of(kind: str, values: Mapping[str, Any], place: str = "body") -> Body:
     for name, _ in _FIELDS[cls]:
         if name not in values:
             continue
-        value = values[name]
+        value: Any = values[name]
         if name == "parts":
-            value = tuple(part_from_json(part, f"{place}.parts[{i}]") for i, part in enumerate(value or ()))
+            if not isinstance(value, list):
+                raise DecodeError(place, f"the parts of a {kind!r} body are a list, not {value!r:.60}", "parts")
+            value = tuple(part_from_json(part, f"{place}.parts[{i}]") for i, part in enumerate(cast("list[Any]", value)))
         elif name == "usage" and isinstance(value, Mapping):
-            value = Usage(**{key: value[key] for key in _USAGE if key in value})
-        elif type(value) is list and (name in _TUPLES[cls] or name == "input"):
-            value = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+            value = Usage(**{key: cast(Any, value)[key] for key in _USAGE if key in value})
+        elif isinstance(value, list) and (name in _TUPLES[cls] or name == "input"):
+            value = tuple(cast("list[Any]", value))
         found[name] = value
     try:
         return cls(**found)

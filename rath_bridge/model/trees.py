@@ -184,6 +184,8 @@ def children(data: bytes, name: Digest = "?") -> tuple[str, int, list[tuple[byte
     if len(data) < 2 or data[:1] not in b"LM":
         raise problem
     level, found = data[1], list[tuple[bytes, bytes]]()
+    if level and len(data) == 2:  # only a leaf may be empty
+        raise problem
     if data[:1] == b"L":
         if (len(data) - 2) % 32:
             raise problem
@@ -201,31 +203,48 @@ def children(data: bytes, name: Digest = "?") -> tuple[str, int, list[tuple[byte
             if byte < 128:
                 break
         key, value = data[at : at + size], data[at + size : at + size + 32]
-        if len(value) != 32:
+        if len(value) != 32 or not _is_key(key):
             raise problem
         found.append((key, value))
         at += size + 32
     return "M", level, found
 
 
+def _is_key(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def read_list(ref: TreeRef, fetch: Fetch) -> list[bytes]:
     """Return the raw digests of a list tree, in order, one fetch per level."""
-    return [value for _, value in _leaves(ref, fetch)]
+    return [value for _, value in _leaves(ref, fetch, "L")]
 
 
 def read_map(ref: TreeRef, fetch: Fetch) -> dict[str, bytes]:
     """Return the entries of a map tree."""
-    return {key.decode("utf-8", "surrogatepass"): value for key, value in _leaves(ref, fetch)}
+    return {key.decode("utf-8", "surrogatepass"): value for key, value in _leaves(ref, fetch, "M")}
 
 
-def _leaves(ref: TreeRef, fetch: Fetch) -> list[tuple[bytes, bytes]]:
+def _leaves(ref: TreeRef, fetch: Fetch, form: str) -> list[tuple[bytes, bytes]]:
     row: list[Digest] = [ref.digest]
+    level: int | None = None
     while True:
         data = fetch(row)
-        parsed = [children(data[name], name) for name in row]
-        pairs = [pair for _, _, found in parsed for pair in found]
-        if parsed[0][1] == 0:
+        pairs: list[tuple[bytes, bytes]] = []
+        for name in row:
+            found_form, height, found = children(data[name], name)
+            level = height if level is None else level
+            if (found_form, height) != (form, level):
+                raise CorruptStoreError(
+                    f"tree node {name[:16]}", f"it is {found_form}{height} where a node {form}{level} should stand"
+                )
+            pairs += found
+        if level == 0:
             return pairs
+        level = (level or 0) - 1
         row = [value.hex() for _, value in pairs]
 
 

@@ -1,0 +1,63 @@
+"""The rath_bridge adapter for MCP: every tool call on the record, from any host.
+
+``record_client(client_session, store, session="name")`` records one client in process, ``record_clients`` all that are made
+inside a block. `rath_mcp.record` folds raw JSON frames and imports no ``mcp``; it is what a proxy uses, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rath_bridge.model.chunk import Draft
+    from rath_bridge.model.report import LossReport
+    from rath_bridge.session import Session
+    from rath_mcp.client import ClientRecorder as ClientRecorder
+    from rath_mcp.client import record_client as record_client
+    from rath_mcp.client import record_clients as record_clients
+    from rath_mcp.streams import tee as tee
+
+name: Final = "mcp"
+extra: Final = "mcp"
+SUPPORTED: Final[Mapping[str, str]] = {"mcp": ">=1.28,<3"}
+
+_PUBLIC: Final = {"record_client": "client", "record_clients": "client", "tee": "streams", "ClientRecorder": "client"}
+
+__all__ = [
+    "SUPPORTED", "ClientRecorder", "decode", "encode", "extra", "name", "recognises", "record_client", "record_clients", "tee",
+]  # fmt: skip
+
+
+def recognises(obj: Any, /) -> bool:
+    """Tell whether `decode` reads it: frames, pairs of request and result, or a ``CallToolResult``."""
+    from rath_mcp.decode import recognises as shaped
+
+    return shaped(obj)
+
+
+def decode(obj: Any, /) -> Sequence[Draft]:
+    """Translate frames, pairs or a result into chunks; see `rath_mcp.decode.decode`."""
+    from rath_mcp.decode import decode as read
+
+    return read(obj)
+
+
+def encode(session: Session, /, as_: str = "results") -> tuple[Any, LossReport]:
+    """Translate a session into wire JSON; see `rath_mcp.encode.encode`."""
+    from rath_mcp.encode import encode as write
+
+    return write(session, as_)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        value = getattr(import_module(f"rath_mcp.{_PUBLIC[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'rath_mcp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

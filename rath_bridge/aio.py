@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +21,8 @@ _lock = Lock()
 
 
 def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # asyncio and this cost as much to import as all the rest of us
+
     pid = os.getpid()  # a forked worker does not inherit threads
     pool = _pools.get(pid)
     if pool is None:
@@ -30,6 +33,8 @@ def _pool() -> ThreadPoolExecutor:
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a whole operation on the pool, in a copy of the caller's context; cancelling waits for nothing but loses nothing."""
+    import asyncio
+
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool(), partial(context.run, partial(call, *args, **kwargs)))

@@ -107,7 +107,7 @@ def decode(obj: Any) -> tuple[Draft, ...]:
     for one in adapters().values():
         if one.recognises(obj):
             return tuple(one.decode(obj))
-    kind = type(obj)
+    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
     raise UnknownFormatError(f"a {kind.__module__}.{kind.__qualname__}", list(adapters()))
 
 

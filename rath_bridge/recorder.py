@@ -14,7 +14,7 @@ import atexit
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from rath_bridge.errors import RathError, RecorderError, StoreError
 from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Body, Gap, Inference, Message, Run, ToolCall, ToolResult
-from rath_bridge.model.parts import GenericPart
+from rath_bridge.model.parts import BlobPart, Part
 from rath_bridge.redaction import DEFAULT, Redactor
 from rath_bridge.session import Session, Store, native_name
 
@@ -293,7 +293,7 @@ class Recorder:
             self.flush()
 
     @contextmanager
-    def run(self, name: str, type: str = "agent", **options: Any) -> Iterator[RunHandle]:  # noqa: A002 - the field's name
+    def run(self, name: str, type: str = "agent", **options: Any) -> Generator[RunHandle]:  # noqa: A002 - the field's name
         """Begin a run, make it the ambient one inside the block, and end it with how the block ended."""
         handle = self.begin(name, type, **options)
         origin = options.get("origin")
@@ -307,7 +307,7 @@ class Recorder:
         self.end(handle, origin=origin)
 
     @contextmanager
-    def inside(self, run: RunHandle | None) -> Iterator[None]:
+    def inside(self, run: RunHandle | None) -> Generator[None]:
         """Make this recorder and a run ambient inside the block."""
         tokens = enter(self, run)
         try:
@@ -349,6 +349,11 @@ class Recorder:
             _log.error(
                 "rath_bridge: %d chunks of %s could not be written (%s)", len(self._queue), self.name, self._last_error
             )
+
+    def after_fork(self) -> None:
+        """In a forked child: do not write what the parent has queued, nor wait for locks that nobody will release."""
+        self._queue, self._lost = deque(), 0
+        self._lock, self._wake, self._thread = RLock(), Condition(), None
 
     # ---------------------------------------------------------------- inside
 
@@ -424,7 +429,7 @@ class Recorder:
 def structure_only(body: Body) -> Body:
     """Return a body without content: names, ids, times and usage stay."""
     if isinstance(body, Message):
-        return replace(body, parts=tuple(GenericPart(part.type, {"content": None}) for part in body.parts), attributes={})
+        return replace(body, parts=tuple(_without_content(part) for part in body.parts), attributes={})
     if isinstance(body, Inference):
         return replace(body, request={}, input=None, output=(), attributes={})
     if isinstance(body, ToolCall):
@@ -433,11 +438,18 @@ def structure_only(body: Body) -> Body:
         return replace(body, result=None, error="error" if body.error else None, attributes={})
     if isinstance(body, Run):
         return replace(body, system_instructions=None, tools=(), attributes={})
-    content = {"input": None, "output": None, "text": "", "message": "", "subject": None, "query": None, "items": ()}
+    content: dict[str, Any] = {"input": None, "output": None, "text": "", "message": "", "subject": None, "query": None, "items": ()}
     held = {name: empty for name, empty in content.items() if hasattr(body, name)}
     if hasattr(body, "attributes"):
         held["attributes"] = {}
     return replace(body, **held)
+
+
+def _without_content(part: Part) -> Part:
+    nothing: dict[str, Any] = {"content": "", "arguments": None, "response": None, "uri": "", "extra": {}}
+    if isinstance(part, BlobPart):
+        nothing["content"] = b""
+    return replace(part, **{name: empty for name, empty in nothing.items() if hasattr(part, name)})
 
 
 def enter(recorder: Recorder, run: RunHandle | None) -> tuple[Token[Recorder | None], Token[RunHandle | None]]:
@@ -455,7 +467,7 @@ def leave(tokens: tuple[Token[Recorder | None], Token[RunHandle | None]]) -> Non
 
 
 @contextmanager
-def record(store: Store, name: str, **options: Any) -> Iterator[Recorder]:
+def record(store: Store, name: str, **options: Any) -> Generator[Recorder]:
     """Record everything inside the block to one session (created where it does not exist).
 
     Args:
@@ -500,18 +512,14 @@ def _describe(error: BaseException) -> str:
 
 
 @atexit.register
-def _flush_all() -> None:
+def _close_all() -> None:
     for recorder in list(_all):
-        if not recorder._closed:  # noqa: SLF001 - same module
-            recorder.close()
+        recorder.close()
 
 
 def _after_fork() -> None:
-    """A forked child must not write what its parent has queued, nor wait for locks that nobody will release."""
     for recorder in list(_all):
-        recorder._queue = deque()  # noqa: SLF001 - same module
-        recorder._lock, recorder._wake, recorder._thread = RLock(), Condition(), None  # noqa: SLF001
-        recorder._lost = 0  # noqa: SLF001
+        recorder.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -69,7 +69,7 @@ class Redactor:
         return value if clean == text else replace(value, data=clean.encode())
 
     def _apply(self, value: Any) -> Any:
-        kind = type(value)
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
             return self.text(value) if len(value) > 8 else value
         if value is None or kind in (int, float, bool, bytes, TreeRef, BlobRef):
@@ -78,9 +78,9 @@ class Redactor:
             changed = {key: self._apply(item) for key, item in value.items()}
             return changed if any(changed[key] is not value[key] for key in value) else value
         if kind in (list, tuple):
-            items = [self._apply(item) for item in value]
+            items: list[Any] = [self._apply(item) for item in value]
             same = all(new is old for new, old in zip(items, value, strict=True))
-            return value if same else kind(items)
+            return value if same else cast(Any, kind(items))
         if is_dataclass(value) and not isinstance(value, type):
             news = {f.name: self._apply(getattr(value, f.name)) for f in fields(value) if f.init}
             changed = {name: new for name, new in news.items() if new is not getattr(value, name)}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, overload
 from urllib.parse import quote
 
@@ -29,6 +30,7 @@ from rath_bridge.verbs.transcript import Call, TranscriptMessage
 _NAME: Final = re.compile(r"[^\x00-\x20\x7f@]{1,400}\Z")
 
 
+@lru_cache(maxsize=4096)
 def check_name(name: str, what: str = "session") -> str:
     """Return a session or branch name, or raise.
 
@@ -395,7 +397,7 @@ class Session:
     # ------------------------------------------------------------------ inside
 
     def _at(self, ref: Ref) -> Session:
-        return replace(self, session=ref.session, branch=ref.branch, head=ref.head, position=ref.position)
+        return Session(self.store, ref.session, ref.branch, ref.head, ref.position)
 
     def _point(self, at: Digest) -> Digest:
         return at if len(at) == 64 else resolve(self.store.backend, at)

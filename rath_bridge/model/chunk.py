@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import time_ns
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest, new_nonce
 from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
-from rath_bridge.model.kinds import RESERVED, Body, body_fields, body_of
+from rath_bridge.model.kinds import KINDS, RESERVED, Body, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
@@ -61,8 +61,7 @@ class Key:
     sub: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """A chunk before it has parents. Build it with `draft` (or ``rb.message``); append it to a session."""
 
     kind: str
@@ -119,11 +118,12 @@ def draft(
         EncodeError: A value cannot be kept; the error names its path (``body.arguments.x[3]``).
     """
     kind = body.kind if body.kind != "unknown" else body.name  # type: ignore[attr-defined]
-    if not _KIND.match(kind):
-        raise EncodeError("kind", repr(kind), "use lowercase letters, digits, dots and underscores")
     values = body_fields(body)
-    if not RESERVED.isdisjoint(values):
-        raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
+    if kind not in KINDS:
+        if not _KIND.match(kind):
+            raise EncodeError("kind", repr(kind), "use lowercase letters, digits, dots and underscores")
+        if not RESERVED.isdisjoint(values):
+            raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or new_nonce()
     escaped = escape(values, blobs)
@@ -150,7 +150,7 @@ def draft(
         run=run if run is None or _PLAIN.match(run) else _text(run),
         origin=_origin(origin) if origin else None,
         span=span and _span(span),
-        keys=tuple(keys),
+        keys=tuple(keys) if keys else (),
         once=once,
     )
 

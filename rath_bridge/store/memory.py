@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from threading import RLock
+from typing import NamedTuple
 
 from rath_bridge.errors import ConflictError, MissingChunkError, MissingObjectError, MissingSessionError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
@@ -17,23 +18,33 @@ _Scope = tuple[str, str, str]
 _numbers = count(1)
 
 
+class _Row(NamedTuple):
+    """A chunk as it is kept; the `Chunk` is built when somebody reads it."""
+
+    id: Digest
+    draft: Draft
+    parents: tuple[Digest, ...]
+    position: int
+    generation: int
+    line: _Line
+
+
 @dataclass(slots=True)
 class _Line:
     """A run of chunks that follow each other; a fork opens a new one."""
 
-    parent: tuple[_Line, int] | None
-    """Line and position of the chunk that the first one follows."""
+    parent: _Row | None
+    """The chunk that the first one follows."""
     start: int
-    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    rows: list[_Row] = field(default_factory=list[_Row])
 
 
 @dataclass(slots=True)
 class _Tip:
-    line: _Line
-    head: Chunk
-    owns: bool = True
-    """Whether this ref alone appends to the line."""
-    moves: list[RefMove] = field(default_factory=list[RefMove])
+    row: _Row
+    owns: bool
+    """Whether this ref alone appends to the line of its tip."""
+    moves: list[RefMove]
 
 
 class MemoryBackend:
@@ -42,7 +53,7 @@ class MemoryBackend:
     def __init__(self) -> None:
         self.url = f"memory:{next(_numbers)}"
         self._lock = RLock()
-        self._chunks: dict[Digest, tuple[Chunk, _Line]] = {}
+        self._rows: dict[Digest, _Row] = {}
         self._tips: dict[tuple[str, str], _Tip] = {}
         self._objects: dict[Digest, bytes] = {}
         self._keys: dict[_Scope, dict[tuple[str, str], Digest]] = {}
@@ -69,70 +80,74 @@ class MemoryBackend:
                 return self._create(session, branch, drafts, tuple(parents or ()), reason)
             if tip is None:
                 raise MissingSessionError(Ref(session, branch, "", 0).name, [name for name, _ in self._tips])
-            if tip.head.id != head and on_conflict != "serialise":
+            if tip.row.id != head and on_conflict != "serialise":
                 if on_conflict == "raise":
-                    raise ConflictError(Ref(session, branch, "", 0).name, head, tip.head.id)
-                if all(item.once and self.lookup(item.once) for item in drafts):
-                    head = tip.head.id  # nothing to add: stand where the ref stands
-                else:
+                    raise ConflictError(Ref(session, branch, "", 0).name, head, tip.row.id)
+                if not all(item.once and self._standing(item.once) for item in drafts):
                     return self._create(session, None, drafts, tuple(parents or (head,)), "race")
-            line, chunks, written = self._add(
-                drafts, tuple(parents or (tip.head.id,)), tip.line if tip.owns and parents is None else None
-            )
-            if written:
-                old, tip.head, tip.line, tip.owns = tip.head.id, line.chunks[-1], line, True
-                tip.moves.append(RefMove(now(), old, tip.head.id, reason))
-            return Appended(Ref(session, branch, tip.head.id, tip.head.position), chunks, written)
+            above = [tip.row] if parents is None else [self._need(name) for name in parents]
+            rows, last, written = self._add(drafts, above, tip.row.line if tip.owns and parents is None else None)
+            if last is not None:
+                tip.moves.append(RefMove(now(), tip.row.id, last.id, reason))
+                tip.row, tip.owns = last, True
+            return self._appended(session, branch, tip.row, rows, written)
 
     def _create(
         self, session: str, branch: str | None, drafts: Sequence[Draft], parents: tuple[Digest, ...], reason: str
     ) -> Appended:
-        line, chunks, written = self._add(drafts, parents, None)
-        last = line.chunks[-1] if line.chunks else self._need(parents[0])[0]
+        rows, last, written = self._add(drafts, [self._need(name) for name in parents], None)
+        if last is None:  # every draft stood already
+            last = rows[-1]
         name = branch or f"race-{last.id[:8]}"
-        self._tips[session, name] = _Tip(line, last, bool(line.chunks), [RefMove(now(), None, last.id, reason)])
-        return Appended(Ref(session, name, last.id, last.position), chunks, written)
+        self._tips[session, name] = _Tip(last, last.line.rows[-1] is last, [RefMove(now(), None, last.id, reason)])
+        return self._appended(session, name, last, rows, written)
 
-    def _need(self, name: Digest) -> tuple[Chunk, _Line]:
-        found = self._chunks.get(name)
+    def _appended(self, session: str, branch: str, tip: _Row, rows: list[_Row], written: int) -> Appended:
+        return Appended(Ref(session, branch, tip.id, tip.position), written, lambda: tuple(map(self._chunk, rows)))
+
+    def _need(self, name: Digest) -> _Row:
+        found = self._rows.get(name)
         if found is None:
             raise MissingChunkError(name, "named as a parent")
         return found
 
-    def _add(
-        self, drafts: Sequence[Draft], parents: tuple[Digest, ...], line: _Line | None
-    ) -> tuple[_Line, tuple[Chunk, ...], int]:
-        known = [self._need(name) for name in parents]
+    def _add(self, drafts: Sequence[Draft], above: list[_Row], line: _Line | None) -> tuple[list[_Row], _Row | None, int]:
+        """Hash and keep a batch; returns a row for each draft, the last new one, and how many are new."""
         if line is None:
-            above, above_line = known[0] if known else (None, None)
-            line = _Line(
-                (above_line, above.position) if above and above_line else None, above.position + 1 if above else 0
-            )
-        generation = max((chunk.generation for chunk, _ in known), default=-1)
-        found: list[Chunk] = []
-        written = 0
+            line = _Line(above[0], above[0].position + 1) if above else _Line(None, 0)
+        parents = tuple([row.id for row in above])
+        generation = max([row.generation for row in above], default=-1)
+        found: list[_Row] = []
+        last: _Row | None = None
+        before = len(line.rows)
         for item in drafts:
-            if item.once is not None and (standing := self.lookup(item.once)) is not None:
+            if item.once is not None and (standing := self._standing(item.once)) is not None:
                 found.append(standing)
                 continue
-            envelope = render_envelope(item, parents)
-            name = digest(envelope)
             generation += 1
-            chunk = Chunk(
-                id=name, kind=item.kind, parents=parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
-                size=len(item.body), body_bytes=item.body, position=line.start + len(line.chunks), generation=generation,
-                load=self.objects,
-            )  # fmt: skip
+            name = digest(render_envelope(item, parents))
+            last = _Row(name, item, parents, line.start + len(line.rows), generation, line)
             if item.objects:
                 self._objects.update(item.objects)
-            self._chunks[name] = (chunk, line)
-            line.chunks.append(chunk)
-            for key in item.keys if item.once is None else (*item.keys, item.once):
-                self._index(key, name)
+            self._rows[name] = last
+            line.rows.append(last)
+            if item.keys or item.once is not None:
+                for key in item.keys if item.once is None else (*item.keys, item.once):
+                    self._index(key, name)
             parents = (name,)
-            found.append(chunk)
-            written += 1
-        return line, tuple(found), written
+            found.append(last)
+        return found, last, len(line.rows) - before
+
+    def _chunk(self, row: _Row) -> Chunk:
+        item = row.draft
+        return Chunk(
+            id=row.id, kind=item.kind, parents=row.parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
+            size=len(item.body), body_bytes=item.body, position=row.position, generation=row.generation, load=self.objects,
+        )  # fmt: skip
+
+    def _standing(self, key: Key) -> _Row | None:
+        name = self._keys.get((key.framework, key.native_id, key.namespace), {}).get((key.key, key.sub))
+        return None if name is None else self._rows[name]
 
     def _index(self, key: Key, name: Digest) -> None:
         scope = (key.framework, key.native_id, key.namespace)
@@ -147,16 +162,15 @@ class MemoryBackend:
             if (session, branch) in self._tips:
                 raise NameInUseError(Ref(session, branch, "", 0).name)
             line = _Line(None, 0)
-            _, chunks, _ = self._add([first], (), line)
-            above = chunks[0].id
-            for chunk in list(self.line(source)):
-                moved = replace(chunk, parents=(above,), raw=None, position=len(line.chunks), generation=len(line.chunks))
-                moved = replace(moved, id=digest(moved.envelope))
-                self._chunks[moved.id] = (moved, line)
-                line.chunks.append(moved)
-                above = moved.id
-            last = line.chunks[-1]
-            self._tips[session, branch] = _Tip(line, last, True, [RefMove(now(), None, last.id, reason)])
+            self._add([first], [], line)
+            for row in list(self._line(source, 0, None)):
+                above = line.rows[-1]
+                name = digest(render_envelope(row.draft, (above.id,)))
+                moved = _Row(name, row.draft, (above.id,), len(line.rows), len(line.rows), line)
+                self._rows[name] = moved
+                line.rows.append(moved)
+            last = line.rows[-1]
+            self._tips[session, branch] = _Tip(last, True, [RefMove(now(), None, last.id, reason)])
             return Ref(session, branch, last.id, last.position)
 
     def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
@@ -181,7 +195,7 @@ class MemoryBackend:
     def refs(self, session: str | None = None) -> list[Ref]:
         with self._lock:
             found = [
-                Ref(name, branch, tip.head.id, tip.head.position)
+                Ref(name, branch, tip.row.id, tip.row.position)
                 for (name, branch), tip in self._tips.items()
                 if session in (None, name)
             ]
@@ -189,21 +203,25 @@ class MemoryBackend:
 
     def ref(self, session: str, branch: str) -> Ref | None:
         tip = self._tips.get((session, branch))
-        return tip and Ref(session, branch, tip.head.id, tip.head.position)
+        return tip and Ref(session, branch, tip.row.id, tip.row.position)
 
     def reflog(self, session: str, branch: str) -> list[RefMove]:
         tip = self._tips.get((session, branch))
         return list(tip.moves) if tip else []
 
     def chunk(self, name: Digest) -> Chunk:
-        found = self._chunks.get(name)
+        found = self._rows.get(name)
         if found is None:
             raise MissingChunkError(name)
-        return found[0]
+        return self._chunk(found)
 
     def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        last, line = self._chunks.get(head) or self._need(head)
+        return map(self._chunk, self._line(head, start, stop))
+
+    def _line(self, head: Digest, start: int, stop: int | None) -> Iterator[_Row]:
+        last = self._need(head)
         end = last.position + 1 if stop is None else min(stop, last.position + 1)
+        line = last.line
         parts: list[tuple[_Line, int, int]] = []
         while end > start:
             if end > line.start:
@@ -211,12 +229,12 @@ class MemoryBackend:
                 end = line.start
             if line.parent is None:
                 break
-            line = line.parent[0]
+            line = line.parent.line
         for line, first, stop_at in reversed(parts):
-            yield from line.chunks[first:stop_at]
+            yield from line.rows[first:stop_at]
 
     def find(self, prefix: str) -> list[Digest]:
-        return sorted(name for name in self._chunks if name.startswith(prefix))[:10]
+        return sorted(name for name in self._rows if name.startswith(prefix))[:10]
 
     def objects(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
         try:
@@ -225,8 +243,8 @@ class MemoryBackend:
             raise MissingObjectError(str(error.args[0])) from None
 
     def lookup(self, key: Key) -> Chunk | None:
-        name = self._keys.get((key.framework, key.native_id, key.namespace), {}).get((key.key, key.sub))
-        return None if name is None else self.chunk(name)
+        row = self._standing(key)
+        return None if row is None else self._chunk(row)
 
     def scan(
         self,

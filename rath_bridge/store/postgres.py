@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
@@ -20,6 +20,8 @@ from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, S
 from rath_bridge.store import schema
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.sql import SqlBackend, Tx
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _MIGRATION_LOCK: Final = schema.APPLICATION_ID
 _TIMEOUT: Final = 30.0
@@ -82,7 +84,7 @@ class PostgresBackend(SqlBackend):
         self._conninfo = url
         self.url = _without_password(url)
         self._size = pool_size
-        self._pools: dict[int, ConnectionPool[psycopg.Connection[tuple[Any, ...]]]] = {}
+        self._pools: dict[int, ConnectionPool[Connection]] = {}
         self._lock = Lock()
         self._gates = [Lock() for _ in range(64)]
         self._closed = False
@@ -94,7 +96,7 @@ class PostgresBackend(SqlBackend):
 
     # ---------------------------------------------------------------- connections
 
-    def _pool(self) -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+    def _pool(self) -> ConnectionPool[Connection]:
         if self._closed:
             raise StoreUnavailableError(self.url, "it was closed")
         pid = os.getpid()  # a forked worker must not share sockets with its parent
@@ -104,7 +106,7 @@ class PostgresBackend(SqlBackend):
                 pool = self._pools.get(pid)
                 if pool is None:
                     self._reachable()
-                    pool = ConnectionPool(
+                    pool = ConnectionPool[Connection](
                         self._conninfo, min_size=1, max_size=self._size, timeout=_TIMEOUT, open=True,
                         kwargs={"row_factory": tuple_row}, check=_check, name="rath_bridge",
                     )  # fmt: skip
@@ -119,7 +121,7 @@ class PostgresBackend(SqlBackend):
             raise StoreUnavailableError(self.url, str(error).strip()) from error
 
     @contextmanager
-    def _transaction(self, mode: str) -> Iterator[Tx]:
+    def _transaction(self, mode: str) -> Generator[Tx]:
         try:
             with self._pool().connection() as connection, connection.transaction(), connection.cursor() as cursor:
                 if mode:

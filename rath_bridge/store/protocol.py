@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from rath_bridge.model.chunk import Chunk, Draft, Key
 from rath_bridge.model.digests import Digest
@@ -13,8 +12,7 @@ OnConflict = Literal["serialise", "branch", "raise"]
 """What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of tip>``, or raise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A name for a tip: session and branch."""
 
     session: str
@@ -28,8 +26,7 @@ class Ref:
         return self.session if self.branch == "main" else f"{self.session}@{self.branch}"
 
 
-@dataclass(frozen=True, slots=True)
-class RefMove:
+class RefMove(NamedTuple):
     """One line of a reflog."""
 
     at: int
@@ -39,16 +36,20 @@ class RefMove:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What an append did."""
 
     ref: Ref
     """Where the chunks stand: another branch than was asked for, after a race."""
-    chunks: tuple[Chunk, ...]
-    """One for each draft, in order; for a draft whose ``once`` key stood already, the chunk that stands there."""
     written: int
     """How many are new."""
+    make: Callable[[], tuple[Chunk, ...]]
+    """Builds `chunks`: most callers need only the ref."""
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """One for each draft, in order; for a draft whose ``once`` key stood already, the chunk that stands there."""
+        return self.make()
 
 
 class Reader(Protocol):

@@ -133,11 +133,11 @@ class SqlBackend(ABC):
         above = [standing] if parents is None else self._parents(tx, parents)
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
         if not written:
-            return Appended(Ref(session, branch, standing.id, standing.position), chunks, 0)
+            return Appended(Ref(session, branch, standing.id, standing.position), 0, lambda: chunks)
         tail = written[-1]
         tx.run(schema.MOVE_REF, (last, bytes.fromhex(tail.id), _generation(tail), ref))
         tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
-        return Appended(Ref(session, branch, tail.id, tail.position), chunks, len(written))
+        return Appended(Ref(session, branch, tail.id, tail.position), len(written), lambda: chunks)
 
     def _create(
         self, tx: Tx, session: str, branch: str | None, drafts: Sequence[Draft], parents: list[Digest], reason: str,
@@ -147,7 +147,7 @@ class SqlBackend(ABC):
         tail = written[-1]
         name = branch or f"race-{tail.id[:8]}"
         self._put_ref(tx, session, name, last, tail.id, _generation(tail), terms[reason])
-        return Appended(Ref(session, name, tail.id, tail.position), chunks, len(written))
+        return Appended(Ref(session, name, tail.id, tail.position), len(written), lambda: chunks)
 
     def _put_ref(
         self, tx: Tx, session: str, branch: str, tip: int, head: Digest, generation: int | None, reason: int
@@ -542,7 +542,7 @@ class _Page:
                 with self._backend.reading() as tx:
                     self._loaded = read_objects(tx, sorted(found), missing_ok=True)
         missing = [name for name in wanted if name not in self._loaded]
-        more = self._backend.objects(missing) if missing else {}
+        more: Mapping[Digest, bytes] = self._backend.objects(missing) if missing else {}
         return {name: more[name] if name in more else self._loaded[name] for name in wanted}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -113,7 +113,7 @@ class SqliteBackend(SqlBackend):
         return links[index]
 
     @contextmanager
-    def writing(self) -> Iterator[Tx]:
+    def writing(self) -> Generator[Tx]:
         with self._translated():
             link = self._link(0)
             with link.lock:
@@ -127,7 +127,7 @@ class SqliteBackend(SqlBackend):
                     raise
 
     @contextmanager
-    def reading(self) -> Iterator[Tx]:
+    def reading(self) -> Generator[Tx]:
         with self._translated():
             link = self._link(1)
             with link.lock:
@@ -141,7 +141,7 @@ class SqliteBackend(SqlBackend):
                         link.connection.execute("COMMIT")
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Generator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:

@@ -122,5 +122,7 @@ def _diff(folder: Path) -> Iterator[Row]:
         theirs = theirs.append(*[rb.message("user", f"theirs {i}") for i in range(5)])
         took = once(lambda a=ours, b=theirs: a.diff(b), rounds=5)
         where = url.partition(":")[0]
-        yield Row(f"diff of two 10 000-chunk forks that differ in 10, {where}", f"{took * 1e3:.1f} ms", "<= 10 ms", "", took <= 0.01)
+        yield Row(
+            f"diff of two 10 000-chunk forks that differ in 10, {where}", f"{took * 1e3:.1f} ms", "<= 10 ms", "", took <= 0.01
+        )
         store.close()

@@ -88,5 +88,8 @@ def rows() -> Iterator[Row]:
                 "printed (goals at 1 000 turns)", f"SqliteSaver {their_turn * 1e3:.1f} ms, InMemorySaver {memory_turn * 1e3:.1f} ms",
             )  # fmt: skip
             yield Row(
-                f"LangGraph saver, {turns} turns: get_state", f"{read * 1e3:.1f} ms", "printed", f"SqliteSaver {their_read * 1e3:.1f} ms"
+                f"LangGraph saver, {turns} turns: get_state",
+                f"{read * 1e3:.1f} ms",
+                "printed",
+                f"SqliteSaver {their_read * 1e3:.1f} ms",
             )

@@ -48,9 +48,8 @@ def rows() -> Iterator[Row]:
         yield from _compare(given)
         return
     assert binaries is not None
-    with run_server(binaries) as server:
-        with fresh_database(server) as url:
-            yield from _compare(url)
+    with run_server(binaries) as server, fresh_database(server) as url:
+        yield from _compare(url)
 
 
 def _compare(url: str) -> Iterator[Row]:
@@ -60,5 +59,11 @@ def _compare(url: str) -> Iterator[Row]:
     shared, shared_found = _rate(url, ["shared"] * 8)
     whole = own_found == shared_found == 8 * _EACH
     yield Row("PostgreSQL, one writer", f"{one:,.0f} appends/s", "the peer of the next two")
-    yield Row("PostgreSQL, 8 writers on 8 sessions", f"{own / one:.2f} x one writer, nothing lost: {whole}", ">= 1.1 x", "", own / one >= 1.1)
+    yield Row(
+        "PostgreSQL, 8 writers on 8 sessions",
+        f"{own / one:.2f} x one writer, nothing lost: {whole}",
+        ">= 1.1 x",
+        "",
+        own / one >= 1.1,
+    )
     yield Row("PostgreSQL, 8 writers on one session", f"{shared / one:.2f} x one writer", ">= 0.8 x", "", shared / one >= 0.8)

@@ -1,4 +1,6 @@
-"""One row of a figure, and how it is measured: the best of several rounds, in the CPU time of this process where that is the point."""
+"""One row of a figure, and how it is measured: the best of several rounds, in the CPU time of this process where
+that is the point.
+"""
 
 from __future__ import annotations
 

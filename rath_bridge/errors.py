@@ -21,6 +21,7 @@ The tree is part of the public contract: names and places are stable, additions 
     |   |-- NewerFormatError                       written by a newer version; left alone
     |   `-- CorruptStoreError                      what is stored contradicts itself
     |-- PacketError            (ValueError)        an evidence packet that cannot be read or written
+    |   `-- PacketExistsError                      something stands where a packet should be written
     |-- RecorderError                              raised only by ``strict=True`` recorders
     `-- AdapterError
         |-- MissingExtraError  (ImportError)       a framework is not installed; names the pip line
@@ -207,8 +208,7 @@ class StoreAddressError(StoreError, ValueError):
     def __init__(self, url: str, why: str = "") -> None:
         self.url = url
         super().__init__(
-            f"{url!r} is not a store address{f' ({why})' if why else ''}: "
-            f"use sqlite:///runs.db, postgresql://host/db or memory:"
+            f"{url!r} is not a store address{f' ({why})' if why else ''}: use sqlite:///runs.db, postgresql://host/db or memory:"
         )
 
 
@@ -245,6 +245,16 @@ class PacketError(RathError, ValueError):
     """An evidence packet that cannot be read or written."""
 
     exit_status = 3
+
+
+class PacketExistsError(PacketError):
+    """Something stands where a packet should be written; it was left alone."""
+
+    exit_status = 2
+
+    def __init__(self, path: str, why: str = "pass overwrite=True (--overwrite), or choose another path") -> None:
+        self.path, self.why = path, why
+        super().__init__(f"cannot write a packet to {path}, something is there already: {why}")
 
 
 class RecorderError(RathError):

@@ -1,6 +1,7 @@
 """Adapters: what one offers, and how they are found (entry points in the group ``rath_bridge.adapters``).
 
-An adapter is a module (or any object) with the members of `Adapter`. It imports without its framework, and raises `MissingExtraError`
+An adapter is a module (or any object) with the members of `Adapter`. It imports without its framework, and raises
+`MissingExtraError`
 on use. Third parties enter by the same door: add an entry point and run `rath_bridge.testing.AdapterContract`.
 """
 
@@ -69,7 +70,7 @@ def _discover() -> tuple[dict[str, Any], dict[str, str]]:
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name):
         try:
             found[point.name] = point.load()
-        except Exception as error:  # one broken plugin is reported, never fatal
+        except Exception as error:  # noqa: BLE001 - one broken plugin is reported, never fatal
             broken[point.name] = f"{type(error).__name__}: {error}"
             _log.warning("rath_bridge: adapter %s cannot be loaded: %s", point.name, broken[point.name])
     return found, broken

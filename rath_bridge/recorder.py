@@ -1,10 +1,13 @@
 """Ambient recording: the one mutable thing.
 
-``with rath_bridge.record(store, "ticket-4711") as recorder:`` makes every adapter inside write to that session, across tasks, nested
+``with rath_bridge.record(store, "ticket-4711") as recorder:`` makes every adapter inside write to that session,
+across tasks, nested
 frameworks and threads started through ``recorder.bind(fn)``.
 
-*Acknowledged* is what `Recorder.append` and `Recorder.flush` have returned from, and every run that has ended; the rest is durable
-within 100 ms. An observer never breaks the user's run (unless ``strict=True``) and never fails in silence: while the store is down,
+*Acknowledged* is what `Recorder.append` and `Recorder.flush` have returned from, and every run that has ended; the
+rest is durable
+within 100 ms. An observer never breaks the user's run (unless ``strict=True``) and never fails in silence: while the
+store is down,
 chunks wait in a bounded spool, and what does not fit is counted in a ``gap``.
 """
 
@@ -130,7 +133,7 @@ class Recorder:
         self,
         body: Body,
         *,
-        run: RunHandle | str | None | _Auto = AUTO,
+        run: RunHandle | str | _Auto | None = AUTO,
         origin: Mapping[str, str] | None = None,
         span: SpanContext | None = None,
         at: int | None = None,
@@ -156,8 +159,10 @@ class Recorder:
             The draft that was queued, or None where it was lost to a gap.
         """
         try:
-            item = self.draft(body, run=run, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
-        except Exception as error:
+            item = self.draft(
+                body, run=run, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once
+            )
+        except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
             self._fault(f"cannot keep a {body.kind} chunk: {error}", error)
             return None
         with self._lock:
@@ -174,7 +179,7 @@ class Recorder:
         self,
         body: Body,
         *,
-        run: RunHandle | str | None | _Auto = AUTO,
+        run: RunHandle | str | _Auto | None = AUTO,
         origin: Mapping[str, str] | None = None,
         span: SpanContext | None = None,
         at: int | None = None,
@@ -184,7 +189,9 @@ class Recorder:
         once: Key | None = None,
         observed: bool = True,
     ) -> Draft:
-        """Build a draft as `emit` does, without queueing it; ``observed=False`` keeps it as given (what a framework loads again)."""
+        """Build a draft as `emit` does, without queueing it; ``observed=False`` keeps it as given (what a framework
+        loads again).
+        """
         if observed:
             if not self.record_content:
                 body, native, objects = structure_only(body), None, None
@@ -218,8 +225,7 @@ class Recorder:
         """
         with self._lock:
             self._drain(raise_errors=True)
-            done = self._write(drafts)
-            return done
+            return self._write(drafts)
 
     def flush(self) -> bool:
         """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
@@ -250,7 +256,7 @@ class Recorder:
         name: str,
         type: str = "agent",  # noqa: A002 - the field's name
         *,
-        parent: RunHandle | None | _Auto = AUTO,
+        parent: RunHandle | _Auto | None = AUTO,
         native_id: str | None = None,
         manifest: Sequence[Sequence[object]] = (),
         tools: Sequence[Any] = (),
@@ -346,9 +352,7 @@ class Recorder:
             self._wake.notify_all()
         self._down_until = 0.0
         if not self.flush():
-            _log.error(
-                "rath_bridge: %d chunks of %s could not be written (%s)", len(self._queue), self.name, self._last_error
-            )
+            _log.error("rath_bridge: %d chunks of %s could not be written (%s)", len(self._queue), self.name, self._last_error)
 
     def after_fork(self) -> None:
         """In a forked child: do not write what the parent has queued, nor wait for locks that nobody will release."""
@@ -358,6 +362,9 @@ class Recorder:
     # ---------------------------------------------------------------- inside
 
     def _start(self) -> None:
+        if self._closed:  # what outlives the recorder (a connection, a late task) is written at once
+            self.flush()
+            return
         pid = os.getpid()
         if self._thread is None or self._thread[0] != pid or not self._thread[1].is_alive():
             with self._lock:
@@ -395,7 +402,9 @@ class Recorder:
                 _log.warning("rath_bridge: recording to %s waits: %s", self.name, error)
             self._last_error = error
             if raise_errors:
-                raise RecorderError(f"recording to {self.name} failed: {error}") from error if self.strict else error
+                if not self.strict:
+                    raise
+                raise RecorderError(f"recording to {self.name} failed: {error}") from error
             return
         self._queue.clear()
         self._lost, self._retrying, self._last_error = 0, False, None
@@ -438,7 +447,15 @@ def structure_only(body: Body) -> Body:
         return replace(body, result=None, error="error" if body.error else None, attributes={})
     if isinstance(body, Run):
         return replace(body, system_instructions=None, tools=(), attributes={})
-    content: dict[str, Any] = {"input": None, "output": None, "text": "", "message": "", "subject": None, "query": None, "items": ()}
+    content: dict[str, Any] = {
+        "input": None,
+        "output": None,
+        "text": "",
+        "message": "",
+        "subject": None,
+        "query": None,
+        "items": (),
+    }
     held = {name: empty for name, empty in content.items() if hasattr(body, name)}
     if hasattr(body, "attributes"):
         held["attributes"] = {}

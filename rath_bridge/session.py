@@ -415,4 +415,3 @@ def resolve(backend: Backend, prefix: str) -> Digest:
     if len(found) > 1:
         raise AmbiguousDigestError(prefix, found)
     return found[0]
-

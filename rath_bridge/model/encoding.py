@@ -16,7 +16,8 @@ cannot hold exactly is one object with the key ``$rath``:
 ====================  =============================================================================
 
 ``surrogates`` and ``bytes`` of 512 bytes and more carry ``digest`` and ``size`` in place of ``v`` as well. Every
-reference uses the key ``digest``, so a reader can collect references without knowing the kind. Numbers are written in the shortest
+reference uses the key ``digest``, so a reader can collect references without knowing the kind. Numbers are written
+in the shortest
 form that reads back equal (orjson's); nobody re-serialises: identity is over the bytes as they stand.
 """
 

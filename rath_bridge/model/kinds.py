@@ -1,7 +1,8 @@
 """The closed core set of chunk kinds: what can happen in a session.
 
 Every body is a frozen dataclass. Absent values (None, and empty tuples and maps) are not written. A field marked *generated*
-holds an id that is new in every run; one marked *volatile* differs between equal runs. `replay_form` renumbers the first and drops
+holds an id that is new in every run; one marked *volatile* differs between equal runs. `replay_form` renumbers the
+first and drops
 the second.
 Names are the OpenTelemetry GenAI conventions' where they have one.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E501
 from typing import Final
 
 _MSGPACK: Final = b"".join(

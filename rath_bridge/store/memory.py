@@ -80,12 +80,12 @@ class MemoryBackend:
                 return self._create(session, branch, drafts, tuple(parents or ()), reason)
             if tip is None:
                 raise MissingSessionError(Ref(session, branch, "", 0).name, [name for name, _ in self._tips])
-            if tip.row.id != head and on_conflict != "serialise":
-                if on_conflict == "raise":
+            if tip.row.id != head and not (on_conflict == "serialise" and (parents is None or head in parents)):
+                if on_conflict != "branch":
                     raise ConflictError(Ref(session, branch, "", 0).name, head, tip.row.id)
                 if not all(item.once and self._standing(item.once) for item in drafts):
                     return self._create(session, None, drafts, tuple(parents or (head,)), "race")
-            above = [tip.row] if parents is None else [self._need(name) for name in parents]
+            above = [tip.row] if parents is None else [tip.row if name == head else self._need(name) for name in parents]
             rows, last, written = self._add(drafts, above, tip.row.line if tip.owns and parents is None else None)
             if last is not None:
                 tip.moves.append(RefMove(now(), tip.row.id, last.id, reason))

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
     """Write the objects of a batch that the store does not hold yet.
 
-    Passes go plain objects, segmented ones, then nodes from the leaves up, each sorted by digest: an order that all writers share, so
+    Passes go plain objects, segmented ones, then nodes from the leaves up, each sorted by digest: an order that all
+    writers share, so
     that they never wait for each other in a circle.
 
     Args:
@@ -42,9 +43,7 @@ def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
     while segmented:  # a record may contain one that is segmented itself: smallest first
         ready = [name for name in segmented if all(piece.source in numbers for piece in pieces[name])]
         _insert(
-            tx,
-            {n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)},
-            numbers,
+            tx, {n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)}, numbers
         )
         segmented = [name for name in segmented if name not in ready]
     for level in sorted({data[1] for data in nodes.values()}):
@@ -112,7 +111,9 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
         if form in (rows.LIST_NODE, rows.MAP_NODE)
         for _, number in rows.node_numbers(form, data, "a tree node")
     }
-    below = {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children - digests.keys()))} if children else {}
+    below = (
+        {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children - digests.keys()))} if children else {}
+    )
     below.update(digests)
     built: dict[int, bytes] = {}
     for n in sorted(stored):  # sources stand before what refers to them

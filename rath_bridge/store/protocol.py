@@ -9,7 +9,8 @@ from rath_bridge.model.chunk import Chunk, Draft, Key
 from rath_bridge.model.digests import Digest
 
 OnConflict = Literal["serialise", "branch", "raise"]
-"""What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of tip>``, or raise."""
+"""What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of
+tip>``, or raise."""
 
 
 class Ref(NamedTuple):
@@ -153,6 +154,8 @@ class Backend(Reader, Protocol):
             drafts: At least one; each becomes the parent of the next.
             head: The head that the caller saw; None creates the ref.
             parents: Parents of the first draft; the head, when absent. The first of them is the line that goes on.
+            Where the batch
+                is serialised behind a ref that has moved, ``head`` among them means where it stands now.
             on_conflict: What to do when the ref does not stand at ``head``.
             reason: For the reflog.
 

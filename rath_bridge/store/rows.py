@@ -228,9 +228,7 @@ def write_node(data: bytes, numbers: Mapping[Digest, int]) -> tuple[int, bytes]:
     form, level, pairs = children(data)
     if form == "L":
         return LIST_NODE, bytes((level,)) + b"".join(varint(numbers[value.hex()]) for _, value in pairs)
-    return MAP_NODE, bytes((level,)) + b"".join(
-        varint(len(key)) + key + varint(numbers[value.hex()]) for key, value in pairs
-    )
+    return MAP_NODE, bytes((level,)) + b"".join(varint(len(key)) + key + varint(numbers[value.hex()]) for key, value in pairs)
 
 
 def node_numbers(form: int, data: bytes, what: str) -> list[tuple[bytes, int]]:

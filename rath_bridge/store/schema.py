@@ -1,6 +1,7 @@
 """The one source of SQL: tables and statements, written for SQLite's ``?``; what differs stands in `Dialect`.
 
-Texts that come from outside (names, native ids, keys) are stored as UTF-8 bytes with surrogates passed through, so that every str can
+Texts that come from outside (names, native ids, keys) are stored as UTF-8 bytes with surrogates passed through, so
+that every str can
 be kept (PostgreSQL's text cannot hold U+0000) and both databases sort them alike.
 
 A chunk's row number is ``line << 24 | offset``: chunks of a line lie side by side, and the first parent is the row before it.
@@ -89,7 +90,8 @@ TERMS_AMONG: Final = "SELECT n, text FROM rath_term WHERE text IN (...)"
 TERMS_BY_NUMBER: Final = "SELECT n, text FROM rath_term WHERE n IN (...)"
 
 REF: Final = "SELECT n, tip, owns, head, generation FROM rath_ref WHERE session = ? AND branch = ?"
-"""One row says all that an append needs: PostgreSQL would not see a joined chunk that was committed while it waited for the lock."""
+"""One row says all that an append needs: PostgreSQL would not see a joined chunk that was committed while it waited
+for the lock."""
 PUT_REF: Final = (
     "INSERT INTO rath_ref (session, branch, tip, owns, head, generation) VALUES (?, ?, ?, 1, ?, ?) "
     "ON CONFLICT (session, branch) DO NOTHING RETURNING n"

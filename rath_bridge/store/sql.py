@@ -85,6 +85,9 @@ class SqlBackend(ABC):
         """Where this process's own writers of a ref queue up before they ask the database for the row."""
         return nullcontext()
 
+    def claim(self, tx: Tx, keys: Sequence[Key]) -> None:
+        """Make writers of other refs wait, until this transaction ends, before they ask whether these ``once`` keys stand."""
+
     @abstractmethod
     def close(self) -> None:
         """Release connections."""
@@ -108,6 +111,8 @@ class SqlBackend(ABC):
         with self.gate(session, branch), self.writing() as tx:
             terms = self._intern(tx, words)
             found = tx.all(schema.REF + self.dialect.lock, (text_bytes(session), text_bytes(branch)))
+            if once := [draft.once for draft in drafts if draft.once is not None]:
+                self.claim(tx, once)
             if head is None:
                 if found:
                     raise NameInUseError(name)
@@ -125,12 +130,12 @@ class SqlBackend(ABC):
     ) -> Appended:  # fmt: skip
         ref, tip, owns, name, generation = row
         standing = self._place(tx, tip, name, generation)
-        if standing.id != head and on_conflict != "serialise":
-            if on_conflict == "raise":
+        if standing.id != head and not (on_conflict == "serialise" and (parents is None or head in parents)):
+            if on_conflict != "branch":
                 raise ConflictError(Ref(session, branch, "", 0).name, head, standing.id)
             if not all(item.once is not None and self._entry(tx, item.once) is not None for item in drafts):
                 return self._create(tx, session, None, drafts, list(parents or (head,)), "race", terms)
-        above = [standing] if parents is None else self._parents(tx, parents)
+        above = self._parents(tx, [standing.id if name == head else name for name in parents]) if parents else [standing]
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
         if not written:
             return Appended(Ref(session, branch, standing.id, standing.position), 0, lambda: chunks)
@@ -149,9 +154,7 @@ class SqlBackend(ABC):
         self._put_ref(tx, session, name, last, tail.id, _generation(tail), terms[reason])
         return Appended(Ref(session, name, tail.id, tail.position), len(written), lambda: chunks)
 
-    def _put_ref(
-        self, tx: Tx, session: str, branch: str, tip: int, head: Digest, generation: int | None, reason: int
-    ) -> None:
+    def _put_ref(self, tx: Tx, session: str, branch: str, tip: int, head: Digest, generation: int | None, reason: int) -> None:
         made = tx.all(schema.PUT_REF, (text_bytes(session), text_bytes(branch), tip, bytes.fromhex(head), generation))
         if not made:
             raise NameInUseError(Ref(session, branch, "", 0).name)
@@ -260,7 +263,9 @@ class SqlBackend(ABC):
                         number = tx.all(schema.PUT_LINE, (number - 1, position))[0][0] << schema.SHIFT
                     moved = _moved(chunk, above)
                     row = raw[old]
-                    form, body = (row[9], bytes(row[10])) if row[9] in (rows.SHARED, rows.ERASED) else (rows.SHARED, rows.varint(old))
+                    form, body = (
+                        (row[9], bytes(row[10])) if row[9] in (rows.SHARED, rows.ERASED) else (rows.SHARED, rows.varint(old))
+                    )
                     out.append((number, bytes.fromhex(moved), *row[2:7], None, None, form, body, None))
                     above = moved
                 tx.many(schema.PUT_CHUNK, out)
@@ -291,7 +296,8 @@ class SqlBackend(ABC):
     def _refs(self, tx: Tx, session: str | None) -> list[Ref]:
         found = tx.all(schema.REFS) if session is None else tx.all(schema.REFS + " WHERE r.session = ?", (text_bytes(session),))
         refs = [
-            Ref(bytes_text(name), bytes_text(branch), bytes(head).hex(), self._position(tx, tip)) for name, branch, tip, head in found
+            Ref(bytes_text(name), bytes_text(branch), bytes(head).hex(), self._position(tx, tip))
+            for name, branch, tip, head in found
         ]
         return sorted(refs, key=lambda ref: (ref.session, ref.branch != "main", ref.branch))
 
@@ -577,4 +583,3 @@ def _unpack_span(data: Any) -> SpanContext | None:
         return None
     text = bytes(data).hex()
     return SpanContext(text[:32], text[32:48], text[48:64] or None)
-

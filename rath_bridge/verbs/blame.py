@@ -88,7 +88,6 @@ class _Search:
         self._wanted, self._reader = wanted, reader
         self._is_digest = is_digest(wanted)
         self._utf8 = wanted.encode("utf-8", "surrogatepass")
-        self._utf16 = wanted.encode("utf-16-be", "surrogatepass")
         try:
             self._json: bytes | None = orjson.dumps(wanted)[1:-1]
         except orjson.JSONEncodeError:
@@ -114,7 +113,7 @@ class _Search:
             return True
         if b'"$rath"' not in body:
             return False
-        if b'"utf16"' in body:
+        if b'"surrogates"' in body:
             return True
         names = [name for name in references(orjson.loads(body), loadable=True) if name not in self._texts]
         for name in names:
@@ -122,7 +121,7 @@ class _Search:
                 data = self._reader.objects([name])[name]
             except MissingObjectError:
                 data = b""  # erased, or a fault that fsck names
-            self._texts[name] = self._utf8 in data or self._utf16 in data
+            self._texts[name] = self._utf8 in data
         return any(self._texts[name] for name in references(orjson.loads(body), loadable=True))
 
     def _values(self, chunk: Chunk) -> Any:

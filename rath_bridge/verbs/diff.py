@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from rath_bridge.errors import ErasedError, MissingObjectError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.encoding import BlobRef, TreeRef, escape
+from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
 from rath_bridge.store.protocol import Reader
 from rath_bridge.verbs.lineage import apart
 from rath_bridge.verbs.replay_form import Step, steps
@@ -155,7 +155,7 @@ def difference(ours: Any, theirs: Any) -> Path | None:
     """Return the path to the first place where two values differ; None where they are equal."""
     path: list[str | int] = []
     while True:
-        if type(ours) is dict and type(theirs) is dict:
+        if isinstance(ours, dict) and isinstance(theirs, dict):
             left, right = cast("dict[Any, Any]", ours), cast("dict[Any, Any]", theirs)
             keys: list[Any] = sorted(left.keys() | right.keys(), key=str)
             key = next((k for k in keys if not _equal(left.get(k, ABSENT), right.get(k, ABSENT))), None)
@@ -163,7 +163,7 @@ def difference(ours: Any, theirs: Any) -> Path | None:
                 return None
             path.append(key)
             ours, theirs = left.get(key, ABSENT), right.get(key, ABSENT)
-        elif type(ours) is list and type(theirs) is list:
+        elif isinstance(ours, list) and isinstance(theirs, list):
             one, two = cast("list[Any]", ours), cast("list[Any]", theirs)
             shortest = min(len(one), len(two))
             index = next((i for i in range(shortest) if not _equal(one[i], two[i])), shortest)
@@ -173,14 +173,14 @@ def difference(ours: Any, theirs: Any) -> Path | None:
             ours = one[index] if index < len(one) else ABSENT
             theirs = two[index] if index < len(two) else ABSENT
         else:
-            return None if _equal(cast(Any, ours), cast(Any, theirs)) else tuple(path)
+            return None if _equal(ours, theirs) else tuple(path)
 
 
 def _equal(ours: Any, theirs: Any) -> bool:
     """Equality of what is written: 1, 1.0 and True are three values, and a NaN equals itself."""
     if ours is ABSENT or theirs is ABSENT:
         return ours is theirs
-    return escape(ours, {}) == escape(theirs, {}) and repr(ours) == repr(theirs)
+    return dumps(escape(ours, {})) == dumps(escape(theirs, {}))
 
 
 def path_text(path: Path) -> str:

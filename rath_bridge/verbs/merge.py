@@ -121,7 +121,9 @@ def _block(strategy: str | MergeFunction, sides: MergeSides, only_theirs: list[C
         return [message if message.stands_for else replace(message, stands_for=stands_for) for message in found]
     last = next((m for m in reversed(sides.theirs) if m.text), None)
     said = f"{last.role}: {last.text}" if last else "(no message)"
-    text = f"[merged from {sides.name}: {len(sides.theirs)} messages, {len(only_theirs)} chunks; its last message follows]\n{said}"
+    text = (
+        f"[merged from {sides.name}: {len(sides.theirs)} messages, {len(only_theirs)} chunks; its last message follows]\n{said}"
+    )
     return [Message(role="user", name="merge", parts=(TextPart(text),), stands_for=stands_for)]
 
 

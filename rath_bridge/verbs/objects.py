@@ -63,7 +63,7 @@ def body_references(body: Any) -> Iterator[Reference]:
             elif "digest" in value:
                 size = value.get("size")
                 yield Reference(
-                    digest=value["digest"], tree=tag == "tree", size=size if type(size) is int else None,
+                    digest=str(value["digest"]), tree=tag == "tree", size=size if type(size) is int else None,
                     form={"list": "L", "map": "M"}.get(str(value.get("form"))), lists=lists if item is state else frozenset(),
                 )  # fmt: skip
 
@@ -121,7 +121,7 @@ def reach(references: Iterable[Reference], fetch: Fetch, seen: Memo) -> Iterator
             if isinstance(data, str):
                 yield Reached(reference, None, data)
                 continue
-            problem, below = _check(reference, data)
+            problem, below = check_object(reference, data)
             yield Reached(reference, data, problem)
             for child in below:
                 push(child)
@@ -153,7 +153,7 @@ def _read(names: list[Digest], fetch: Fetch) -> dict[Digest, bytes | str]:
     return found
 
 
-def _check(reference: Reference, data: bytes) -> tuple[str | None, Iterable[Reference]]:
+def check_object(reference: Reference, data: bytes) -> tuple[str | None, Iterable[Reference]]:
     """Check one object against its name and its reference; return the problem, and what it refers to itself."""
     name = reference.digest
     if not is_digest(name):

@@ -159,7 +159,7 @@ def calls(chunks: Sequence[Chunk]) -> list[Call]:
                     if call is not None and call.answered is None:
                         call.answered = chunk.id
                         if call.status == "pending":
-                            call.status = "ok"
+                            call.status = "error" if part.extra.get("is_error") else "ok"
         elif isinstance(body, ToolCall) and body.call_id is not None:
             call = last(chunk, body.call_id)
             call = see(chunk, body.call_id, body.name, fresh=call is not None and call.started is not None)

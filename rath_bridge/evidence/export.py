@@ -1,0 +1,175 @@
+"""Write evidence packets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+import rath_bridge
+from rath_bridge.errors import CorruptStoreError, NameInUseError, PacketError
+from rath_bridge.evidence import layout
+from rath_bridge.evidence.order import parents_first
+from rath_bridge.evidence.writing import LineFile, Sink, packet_at
+from rath_bridge.model.chunk import Chunk, format_time
+from rath_bridge.model.digests import Digest, digest
+from rath_bridge.session import Session
+from rath_bridge.store.protocol import Reader, Ref, RefMove
+from rath_bridge.verbs.objects import Memo, Reference, body_references, reach
+
+_PAGE: Final = 256
+
+
+def export_packet(
+    sessions: Session | Sequence[Session],
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Path:
+    """Write one or several sessions, whole, as an evidence packet.
+
+    All branches of each session, everything that they descend from, their bodies and all objects behind those go in.
+    Chunks are streamed; the packet appears at its place when it is whole. Equal stores give equal packets.
+
+    Args:
+        sessions: What to export; any branch stands for its whole session. They may live in several stores.
+        path: A directory to create, or an archive where it ends in ``.zip``.
+        overwrite: Replace a packet that stands there.
+        progress: Told how many chunks are written.
+
+    Returns:
+        Where it stands.
+
+    Raises:
+        PacketExistsError: Something stands there already.
+        NameInUseError: Two stores have a session of the same name.
+        CorruptStoreError: The store is damaged; ``rath-bridge fsck`` lists every fault.
+    """
+    given = [sessions] if isinstance(sessions, Session) else list(sessions)
+    if not given:
+        raise PacketError("a packet needs at least one session, none was given: pass a Session or several")
+    snapshots = _snapshots(given)
+    target = Path(path)
+    with packet_at(target, overwrite=overwrite) as sink:
+        facts = _Facts()
+        with sink.lines(layout.CHUNKS) as chunks, sink.lines(layout.BODIES) as bodies:
+            writer = _Writer(sink, chunks, bodies, facts)
+            for reader, ref, _ in snapshots:
+                ordered = parents_first(ref.head, reader, facts.done)
+                while page := list(islice(ordered, _PAGE)):
+                    writer.page(page, reader)
+                    if progress is not None:
+                        progress(chunks.count)
+            counts = {"chunks": chunks.count, "bodies": bodies.count}
+        _document(sink, layout.REFS, {"refs": [_ref(ref, moves) for _, ref, moves in snapshots]})
+        _document(sink, layout.MANIFEST, _manifest([ref for _, ref, _ in snapshots], counts, facts))
+        lines = [f"{sink.sums[name]}  {name}\n" for name in sorted(sink.sums)]
+        sink.add(layout.SUMS, "".join(lines).encode())
+    return target
+
+
+def _snapshots(sessions: Iterable[Session]) -> list[tuple[Reader, Ref, list[RefMove]]]:
+    """Every ref of the sessions as it stands now, with the reflog up to there."""
+    stores: dict[str, Session] = {}
+    for session in sessions:
+        known = stores.setdefault(session.session, session)
+        if known.store != session.store:
+            raise NameInUseError(session.session)
+    found: list[tuple[Reader, Ref, list[RefMove]]] = []
+    for name in sorted(stores):
+        reader = stores[name].store.backend
+        for ref in reader.refs(name):
+            moves = reader.reflog(ref.session, ref.branch)
+            while moves and moves[-1].new != ref.head:  # somebody went on meanwhile
+                moves.pop()
+            found.append((reader, ref, moves))
+    return found
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the manifest tells, collected on the way."""
+
+    done: set[Digest] = field(default_factory=set[Digest])
+    erased: list[Digest] = field(default_factory=list[Digest])
+    absent: set[Digest] = field(default_factory=set[Digest])
+    origins: set[str] = field(default_factory=set[str])
+
+
+class _Writer:
+    def __init__(self, sink: Sink, chunks: LineFile, bodies: LineFile, facts: _Facts) -> None:
+        self._sink, self._chunks, self._bodies, self._facts = sink, chunks, bodies, facts
+        self._seen = Memo(1 << 62)
+
+    def page(self, chunks: Sequence[Chunk], reader: Reader) -> None:
+        """Write some chunks, their bodies, and the objects that were not written yet."""
+        references: list[Reference] = []
+        for chunk in chunks:
+            envelope = chunk.envelope
+            if digest(envelope) != chunk.id or b"\n" in envelope or len(envelope) > layout.MAX_LINE:
+                raise CorruptStoreError(f"chunk {chunk.id[:16]}", "its envelope does not hash to its id, or is no line")
+            self._chunks.write(envelope)
+            if chunk.origin is not None:
+                self._facts.origins.add(chunk.origin)
+            body = chunk.body_bytes
+            if body is None:
+                self._facts.erased.append(chunk.id)
+                continue
+            if b"\n" in body or len(body) > layout.MAX_LINE:
+                raise CorruptStoreError(f"chunk {chunk.id[:16]}", f"its body is no line of at most {layout.MAX_LINE} bytes")
+            self._bodies.write(body)
+            if b'"digest"' in body:
+                references += body_references(orjson.loads(body))
+        for reached in reach(references, reader.objects, self._seen):
+            name = reached.reference.digest
+            if reached.data is None:
+                self._facts.absent.add(name)
+                continue
+            if reached.problem is not None or (reached.reference.tree and len(reached.data) > layout.MAX_NODE):
+                raise CorruptStoreError(f"object {name[:16]}", reached.problem or "it is too large for a tree node")
+            file = f"{'trees' if reached.reference.tree else 'blobs'}/{name}"
+            if file not in self._sink.sums:
+                self._sink.add(file, reached.data)
+
+
+def _ref(ref: Ref, moves: Iterable[RefMove]) -> dict[str, Any]:
+    return {
+        "session": ref.session,
+        "branch": ref.branch,
+        "head": ref.head,
+        "position": ref.position,
+        "reflog": [{"at": format_time(m.at), "old": m.old, "new": m.new, "reason": m.reason} for m in moves],
+    }
+
+
+def _manifest(refs: Sequence[Ref], counts: dict[str, int], facts: _Facts) -> dict[str, Any]:
+    return {
+        "format": layout.FORMAT,
+        "version": layout.VERSION,
+        "sessions": list(dict.fromkeys(ref.session for ref in refs)),
+        "heads": {ref.name: ref.head for ref in refs},
+        **counts,
+        "erased": sorted(facts.erased),
+        "absent": sorted(facts.absent),
+        "software": {
+            "rath_bridge": rath_bridge.__version__,
+            "python": platform.python_version(),
+            "recorded_by": [orjson.loads(origin) for origin in sorted(facts.origins)],
+        },
+    }
+
+
+def _document(sink: Sink, name: str, value: dict[str, Any]) -> None:
+    data = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+    if len(data) > layout.MAX_DOCUMENT:
+        raise PacketError(
+            f"{name} would have {len(data)} bytes, a packet may hold {layout.MAX_DOCUMENT}: export fewer sessions at once"
+        )
+    sink.add(name, data)

@@ -1,0 +1,183 @@
+"""The files of a packet as they lie there, from a directory or an archive, whoever made it. Nothing is extracted.
+
+What lies there is not trusted: links and devices are not followed or opened, names that no packet has are never opened, and an
+archive that would grow beyond all measure is not unpacked. All of that becomes findings.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol, cast
+from zipfile import ZipFile, ZipInfo
+
+from rath_bridge.evidence.layout import FREE_GROWTH, MAX_GROWTH, OBJECT, REQUIRED
+from rath_bridge.verbs.fsck import Finding
+
+_PLAIN: Final = frozenset(" !#$%&'()+,-.=@[]^_`{}~/").union("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+BUFFER: Final = 1 << 20
+
+
+class PacketFiles(Protocol):
+    """What a packet holds."""
+
+    sizes: dict[str, int]
+    """Bytes of each file that may be opened, by name."""
+    findings: list[Finding]
+    """What is wrong with the container itself."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Open one of `sizes` to be read once, from the beginning."""
+        ...
+
+    def close(self) -> None:
+        """Release what is open."""
+        ...
+
+
+def shown(name: str) -> str:
+    """A foreign name as it may be printed: no control characters, no surrogates, not endless."""
+    text = name.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:300]) + ("…" if len(text) > 300 else "")
+
+
+def is_safe(name: str) -> bool:
+    """Tell whether a name stays inside of the packet wherever it is unpacked."""
+    parts = name.split("/")
+    return (
+        0 < len(name) <= 255
+        and _PLAIN.issuperset(name)
+        and not any(part in ("", ".", "..") or part.endswith((".", " ")) for part in parts)
+    )
+
+
+class DirectoryFiles:
+    """A packet in a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.fspath(root)
+        self.sizes: dict[str, int] = {}
+        self.findings: list[Finding] = []
+        waiting = [""]
+        while waiting:
+            for name, entry in self._scan(waiting.pop()):
+                self._take(name, entry, waiting)
+
+    def _scan(self, below: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        try:
+            with os.scandir(os.path.join(self._root, below)) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            self.findings.append(Finding(shown(below) or ".", f"the directory cannot be read ({error.strerror})"))
+            return
+        for entry in entries:
+            yield (f"{below}/{entry.name}" if below else entry.name), entry
+
+    def _take(self, name: str, entry: os.DirEntry[str], waiting: list[str]) -> None:
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            self.findings.append(Finding(shown(name), f"it cannot be read ({error.strerror})"))
+            return
+        if stat.S_ISLNK(facts.st_mode):
+            self.findings.append(Finding(shown(name), "it is a link; a packet has none, and it was not followed"))
+        elif stat.S_ISDIR(facts.st_mode):
+            if name not in ("blobs", "trees"):
+                self.findings.append(Finding(shown(name), "a directory that does not belong to the packet"))
+            if is_safe(name) and name.count("/") < 8:
+                waiting.append(name)
+        elif not stat.S_ISREG(facts.st_mode):
+            self.findings.append(Finding(shown(name), "it is not a regular file, and was not opened"))
+        elif not is_safe(name):
+            self.findings.append(Finding(shown(name), "no packet has a file of this name; it was not opened"))
+        else:
+            self.sizes[name] = facts.st_size
+
+    def open(self, name: str) -> BinaryIO:
+        """Open one file; never through a link."""
+        handle = os.open(os.path.join(self._root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.fdopen(handle, "rb", buffering=BUFFER if self.sizes[name] > BUFFER else 8192)
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+class ZipFiles:
+    """A packet in an archive."""
+
+    def __init__(self, path: Path) -> None:
+        self.sizes: dict[str, int] = {}
+        self.findings: list[Finding] = []
+        self._infos: dict[str, ZipInfo] = {}
+        self._archive = ZipFile(path)
+        size = path.stat().st_size
+        infos = self._archive.infolist()
+        if self._archive.comment or (infos and min(info.header_offset for info in infos)):
+            self.findings.append(Finding(shown(path.name), "the archive carries bytes before its first file, or a comment"))
+        packed, unpacked = sum(i.compress_size for i in infos), sum(i.file_size for i in infos)
+        if packed > size:
+            self.findings.append(
+                Finding(shown(path.name), "its files overlap: they claim more bytes than the archive has; not unpacked")
+            )
+            return
+        if unpacked > max(FREE_GROWTH, MAX_GROWTH * size):
+            problem = f"{size} bytes would unpack to {unpacked}, which no packet does; not unpacked"
+            self.findings.append(Finding(shown(path.name), problem))
+            return
+        folded: set[str] = set()
+        for info in infos:
+            self._take(info, folded)
+
+    def _take(self, info: ZipInfo, folded: set[str]) -> None:
+        name = info.filename
+        if name in ("blobs/", "trees/") and not info.file_size:
+            return
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if kind == stat.S_IFLNK:
+            self.findings.append(Finding(shown(name), "it is a link; a packet has none, and it was not followed"))
+        elif kind not in (0, stat.S_IFREG) or name.endswith("/"):
+            self.findings.append(Finding(shown(name), "it is not a regular file, and was not opened"))
+        elif not is_safe(name) or info.orig_filename != name:
+            self.findings.append(Finding(shown(info.orig_filename), "no packet has a file of this name; it was not opened"))
+        elif name.lower() in folded:
+            self.findings.append(Finding(shown(name), "a second file of this name; only the first was read"))
+        else:
+            folded.add(name.lower())
+            self._infos[name] = info
+            self.sizes[name] = info.file_size
+
+    def open(self, name: str) -> BinaryIO:
+        """Open one entry."""
+        return cast(BinaryIO, self._archive.open(self._infos[name]))
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._archive.close()
+
+
+def read_lines(file: BinaryIO, update: Callable[[bytes], object], limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and bytes of each line, without its newline; None for one beyond ``limit``, which is skipped.
+
+    Args:
+        file: Where to read.
+        update: Given every byte, for the file's own sum.
+        limit: Longest line that is kept.
+    """
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        update(line)
+        if len(line) <= limit or line.endswith(b"\n"):
+            yield number, line.removesuffix(b"\n")
+            continue
+        yield number, None
+        while (rest := file.readline(BUFFER)) and not rest.endswith(b"\n"):
+            update(rest)
+        update(rest)
+
+
+def is_known(name: str) -> bool:
+    """Tell whether this version of the format has a file of that name."""
+    return name in REQUIRED or OBJECT.match(name) is not None

@@ -1,0 +1,324 @@
+"""Check evidence packets, whoever made them: every fault is named, none stops the check, and nothing is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, cast
+from zipfile import BadZipFile
+
+import orjson
+
+from rath_bridge.errors import NotFoundError
+from rath_bridge.evidence import layout
+from rath_bridge.evidence.history import History
+from rath_bridge.evidence.reading import BUFFER, DirectoryFiles, PacketFiles, ZipFiles, is_known, read_lines, shown
+from rath_bridge.model.digests import Digest, digest
+from rath_bridge.verbs.fsck import Finding
+from rath_bridge.verbs.objects import Reference, check_object
+
+_MOST: Final = 100_000
+"""Findings that are listed; what a hostile packet has beyond them is only said to be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketReport:
+    """What a packet is, and everything that is wrong with it."""
+
+    findings: tuple[Finding, ...] = ()
+    """Every fault, the container and the sums first, then chunks, bodies, objects and refs."""
+    sessions: tuple[str, ...] = ()
+    chunks: int = 0
+    """Envelopes that it holds."""
+    heads: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
+    """Tip of each ref by name."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know although it is no fault: what was erased or absent, what a newer version added."""
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "ok": self.ok,
+            "sessions": list(self.sessions),
+            "chunks": self.chunks,
+            "heads": dict(self.heads),
+            "notes": list(self.notes),
+            "findings": [{"object": f.object, "problem": f.problem, "path": f.path} for f in self.findings],
+        }
+
+
+def verify_packet(
+    path: str | os.PathLike[str], *, head: Digest | None = None, progress: Callable[[int], None] | None = None
+) -> PacketReport:
+    """Check a packet by itself: sums, hash chain, bodies, objects, refs, pairing, and that nothing is missing or foreign.
+
+    Whoever rebuilds a packet wholly, sums and digests included, can only be found by something that is known from elsewhere:
+    give ``head`` (law 10).
+
+    Args:
+        path: Directory or archive.
+        head: Digest of a chunk that is known from elsewhere, such as a head that was noted down; the packet must hold it.
+        progress: Told how many files and lines were checked.
+
+    Returns:
+        The report; hostile or broken input becomes findings, never an error.
+
+    Raises:
+        NotFoundError: There is nothing at ``path``.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that export_packet has written")
+    try:
+        files: PacketFiles = DirectoryFiles(place) if place.is_dir() else ZipFiles(place)
+    except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        return PacketReport(findings=(Finding(shown(place.name), f"it is neither a directory nor a readable archive ({error})"),))
+    try:
+        return _Verify(files, progress or (lambda _: None)).report(head)
+    finally:
+        files.close()
+
+
+class _Verify:
+    """One check. Bodies and blobs stream by; what stays in memory are digests."""
+
+    def __init__(self, files: PacketFiles, progress: Callable[[int], None]) -> None:
+        self._files, self._progress = files, progress
+        self._done = 0
+        self._found: list[Finding] = []
+        self._sums: dict[str, str] = {}
+        """What each file really hashes to."""
+        self._notes: list[str] = []
+        self._history = History(self._found)
+
+    def report(self, head: Digest | None) -> PacketReport:
+        manifest = self._document(layout.MANIFEST)
+        self._manifest(manifest)
+        erased, absent = (set(_texts(manifest.get(name))) for name in ("erased", "absent"))
+        self._lines(layout.BODIES, self._history.body)
+        self._lines(layout.CHUNKS, lambda number, line: self._history.chunk(number, line, erased))
+        self._history.finish()
+        refs = self._document(layout.REFS)
+        heads = self._history.refs(refs.get("refs"))
+        self._agree(manifest, heads)
+        self._objects(absent)
+        self._rest()
+        if head is not None and head not in self._history.chunks:
+            self._found.append(Finding(head, "the known head is not in this packet: it is not the history that you know"))
+        if erased:
+            self._notes.append(f"{len(erased)} chunk(s) have no body: their content was erased, the chain still holds")
+        if absent:
+            self._notes.append(f"{len(absent)} object(s) were not in the store when the packet was written")
+        findings = [*self._files.findings, *self._check_sums(), *self._found]
+        if len(findings) > _MOST:
+            left = len(findings) - _MOST
+            findings = [*findings[:_MOST], Finding("packet", f"{left} more faults, which are not listed")]
+        return PacketReport(
+            findings=tuple(findings), sessions=tuple(_texts(manifest.get("sessions"))), chunks=len(self._history.chunks),
+            heads=heads, notes=tuple(self._notes),
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------- files
+
+    def _document(self, name: str) -> dict[str, Any]:
+        """Read a JSON file; an empty map where there is none to be read."""
+        data = self._read(name, layout.MAX_DOCUMENT)
+        if data is None:
+            return {}
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            self._found.append(Finding(name, f"it is not JSON ({error})", name))
+            return {}
+        if not isinstance(value, dict):
+            self._found.append(Finding(name, "it is not a JSON object", name))
+            return {}
+        return cast("dict[str, Any]", value)
+
+    def _read(self, name: str, limit: int) -> bytes | None:
+        """Read a small file whole and note its sum."""
+        size = self._files.sizes.get(name)
+        if size is None:
+            if name in layout.REQUIRED:
+                self._found.append(Finding(name, "the file is missing", name))
+            return None
+        if size > limit:
+            self._found.append(Finding(name, f"it has {size} bytes, at most {limit} are allowed; it was not read", name))
+            return None
+        try:
+            with self._files.open(name) as file:
+                data = file.read(limit + 1)
+        except Exception as error:  # a broken archive may raise anything
+            self._unreadable(name, error)
+            return None
+        self._sums[name] = digest(data)
+        self._step()
+        return data
+
+    def _lines(self, name: str, take: Callable[[int, bytes], None]) -> None:
+        if name not in self._files.sizes:
+            self._found.append(Finding(name, "the file is missing", name))
+            return
+        total = sha256()
+        try:
+            with self._files.open(name) as file:
+                for number, line in read_lines(file, total.update, layout.MAX_LINE):
+                    if line is None:
+                        self._found.append(Finding(name, f"a line of more than {layout.MAX_LINE} bytes", f"{name}:{number}"))
+                    else:
+                        take(number, line)
+                    self._step()
+        except Exception as error:  # a broken archive may raise anything
+            self._unreadable(name, error)
+        else:
+            self._sums[name] = total.hexdigest()
+
+    def _hash(self, name: str) -> str | None:
+        """Read a file of any size and note its sum."""
+        total = sha256()
+        try:
+            with self._files.open(name) as file:
+                while data := file.read(BUFFER):
+                    total.update(data)
+        except Exception as error:  # a broken archive may raise anything
+            self._unreadable(name, error)
+            return None
+        self._step()
+        self._sums[name] = total.hexdigest()
+        return self._sums[name]
+
+    def _unreadable(self, name: str, error: Exception) -> None:
+        self._sums[name] = ""
+        self._found.append(Finding(name, f"it cannot be read ({type(error).__name__}: {error})", name))
+
+    def _step(self) -> None:
+        self._done += 1
+        if self._done % 256 == 0:
+            self._progress(self._done)
+
+    # ---------------------------------------------------------------- parts
+
+    def _manifest(self, manifest: Mapping[str, Any]) -> None:
+        if not manifest:
+            return
+        version = manifest.get("version")
+        if manifest.get("format") != layout.FORMAT or type(version) is not int or version < 1:
+            self._found.append(Finding(layout.MANIFEST, f"it does not say {layout.FORMAT!r} and a version", layout.MANIFEST))
+        elif version > layout.VERSION:
+            self._notes.append(
+                f"the packet has version {version}, this program knows {layout.VERSION}: what is new was checked by its sum only"
+            )
+
+    def _agree(self, manifest: Mapping[str, Any], heads: Mapping[str, Digest]) -> None:
+        """What the manifest tells must be what is there."""
+        if not manifest:
+            return
+        history = self._history
+        sessions = list(dict.fromkeys(name.partition("@")[0] for name in heads))
+        for key, there in (
+            ("sessions", sessions), ("heads", dict(heads)), ("chunks", len(history.chunks)), ("bodies", history.bodies),
+        ):  # fmt: skip
+            if manifest.get(key) != there:
+                self._found.append(Finding(layout.MANIFEST, f"its {key!r} are not those of the packet", layout.MANIFEST))
+        for name in _texts(manifest.get("erased")):
+            if name not in history.without_body:
+                self._found.append(Finding(name, "listed as erased, but it is no chunk without a body", layout.MANIFEST))
+
+    def _objects(self, absent: set[str]) -> None:
+        """Check every object that is there, and that exactly those are there that something refers to."""
+        blobs: dict[Digest, tuple[int | None, str]] = {}
+        trees: set[Digest] = set()
+        queue = [(reference, where) for reference, where in self._history.references.items()]
+        seen: set[Reference] = set()
+        while queue:
+            reference, where = queue.pop()
+            if not reference.tree:
+                blobs.setdefault(reference.digest, (reference.size, where))
+                continue
+            if reference in seen:
+                continue
+            seen.add(reference)
+            trees.add(reference.digest)
+            name = f"trees/{reference.digest}"
+            data = self._read(name, layout.MAX_NODE)
+            if data is None:
+                if name not in self._files.sizes and reference.digest not in absent:
+                    self._found.append(Finding(reference.digest, f"a tree node is missing: {name}", where))
+                continue
+            problem, below = check_object(reference, data)
+            if problem is not None:
+                self._found.append(Finding(reference.digest, problem, name))
+            queue += [(child, name) for child in below]
+        for name, (size, where) in blobs.items():
+            self._blob(f"blobs/{name}", name, size, where, absent)
+        for file in self._files.sizes:
+            match = layout.OBJECT.match(file)
+            if match and match[2] not in (blobs if match[1] == "blobs" else trees):
+                self._found.append(Finding(match[2], "nothing in the packet refers to it", file))
+        for name in absent:
+            if f"blobs/{name}" in self._files.sizes or f"trees/{name}" in self._files.sizes:
+                self._found.append(Finding(name, "listed as absent, but it is there", layout.MANIFEST))
+
+    def _blob(self, file: str, name: Digest, size: int | None, where: str, absent: set[str]) -> None:
+        there = self._files.sizes.get(file)
+        if there is None:
+            if name not in absent:
+                self._found.append(Finding(name, f"a blob is missing: {shown(file)}", where))
+            return
+        total = self._hash(file)
+        if total is not None and total != name:
+            self._found.append(Finding(name, "its bytes do not hash to its name", file))
+        elif size is not None and size != there:
+            self._found.append(Finding(name, f"it has {there} bytes where {size} are written", where))
+
+    def _rest(self) -> None:
+        """Read what was not read yet, so that its sum is known, and name what does not belong."""
+        newer = any("this program knows" in note for note in self._notes)
+        for name in self._files.sizes:
+            if not is_known(name):
+                if newer:
+                    self._notes.append(f"{name}: not known to this version")
+                else:
+                    self._found.append(Finding(name, "the file does not belong to the packet", name))
+            if name not in self._sums and name != layout.SUMS:
+                self._hash(name)
+
+    def _check_sums(self) -> Iterable[Finding]:
+        """What ``sha256sum -c`` does, and what it does not do: order, doubles, and files that are not listed."""
+        data = self._read(layout.SUMS, layout.MAX_DOCUMENT)
+        if data is None:
+            return
+        listed: dict[str, str] = {}
+        last = ""
+        if data and not data.endswith(b"\n"):
+            yield Finding(layout.SUMS, "its last line is cut", layout.SUMS)
+        for number, line in enumerate(data.split(b"\n")[:-1], 1):
+            match = layout.SUM_LINE.match(line)
+            place = f"{layout.SUMS}:{number}"
+            if match is None:
+                yield Finding(layout.SUMS, "a line that is not '<sha256>  <name>'", place)
+                continue
+            name = match[2].decode()
+            if name <= last:
+                yield Finding(shown(name), "listed twice, or not in order", place)
+            last = max(last, name)
+            listed.setdefault(name, match[1].decode())
+            if name not in self._files.sizes or name == layout.SUMS:
+                yield Finding(shown(name), "listed, but not in the packet", place)
+            elif self._sums.get(name) and self._sums[name] != match[1].decode():
+                yield Finding(name, f"its sha256 is {self._sums[name]}, not the one that is listed", place)
+        for name in self._files.sizes:
+            if name not in listed and name != layout.SUMS:
+                yield Finding(name, f"not listed in {layout.SUMS}", name)
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in cast("list[Any]", value) if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,34 @@
+"""The rath_bridge adapter for AutoGen (autogen-agentchat 0.7): results, messages, saved states; model calls and runs as they happen.
+
+Imports without AutoGen; what needs it says so on use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from rath_autogen.decode import decode, recognises
+from rath_autogen.encode import encode
+from rath_bridge.plugins import require
+
+if TYPE_CHECKING:
+    from rath_autogen.record import RecordingChatCompletionClient as RecordingChatCompletionClient
+    from rath_autogen.runner import wrap as wrap
+
+name: Final = "autogen"
+extra: Final = "autogen"
+SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
+
+_LAZY: Final = {"RecordingChatCompletionClient": "record", "wrap": "runner"}
+
+__all__ = ["SUPPORTED", "RecordingChatCompletionClient", "decode", "encode", "extra", "name", "recognises", "wrap"]
+
+
+def __getattr__(wanted: str) -> Any:
+    if wanted in _LAZY:
+        require("autogen_agentchat.messages", f"rath_autogen.{wanted}", extra)
+        found = getattr(import_module(f"rath_autogen.{_LAZY[wanted]}"), wanted)
+        globals()[wanted] = found
+        return found
+    raise AttributeError(f"module 'rath_autogen' has no attribute {wanted!r}")

@@ -1,0 +1,313 @@
+"""`RecordingChatCompletionClient`: AutoGen traces no model calls, so a client around the client records them.
+
+Source: ``autogen_core.models.ChatCompletionClient`` (0.7); issues 5895 and 11505 of the facts file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final, Literal, cast
+from weakref import WeakKeyDictionary
+
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core._message_handler_context import MessageHandlerContext
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
+from autogen_core.tools import Tool, ToolSchema
+from pydantic import BaseModel
+
+from rath_autogen.guard import guarded
+from rath_autogen.ledger import current_ledger
+from rath_autogen.natives import FRAMEWORK, native, origin, to_bytes
+from rath_autogen.pieces import parsed
+from rath_bridge.model.chunk import now
+from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.kinds import Inference, Usage
+from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
+from rath_bridge.model.trees import Tree, list_tree
+from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
+from rath_bridge.session import Store
+
+_log: Final = logging.getLogger("rath_bridge")
+ToolChoice = Tool | Literal["auto", "required", "none"]
+
+
+class RecordingChatCompletionClient(ChatCompletionClient):
+    """Passes everything on to another client and records each call as an ``inference``: request, response, tokens, streamed or not.
+
+    Calls go to the ambient recorder (inside ``rb.record(...)`` or a wrapped run), under the current run; else to ``store`` and ``session``.
+    A call that fails, is cancelled, or whose stream is closed early leaves its chunk too, with what had come so far.
+    """
+
+    component_type = "model"
+
+    def __init__(self, client: ChatCompletionClient, store: Store | None = None, session: str | None = None) -> None:
+        """Wrap a client.
+
+        Args:
+            client: What really answers.
+            store: Where to record outside of an ambient recorder.
+            session: Session to record to, also against an ambient recorder of another; needs ``store``.
+        """
+        if session is not None and store is None:
+            raise ValueError(f"session {session!r} was named without a store: pass store=rb.open_store(...) too")
+        self._client = client
+        self._store, self._session = store, session
+        self._own: Recorder | None = None
+        self._trees: WeakKeyDictionary[Recorder, Tree] = WeakKeyDictionary()
+        self._warned = False
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
+        """Call the model, and record the call."""
+        call = _Call(self, messages, tools, tool_choice, json_output, extra_create_args, streamed=False)
+        try:
+            result = await self._client.create(
+                messages, tools=tools or [], tool_choice=tool_choice, json_output=json_output,
+                extra_create_args=extra_create_args or {}, cancellation_token=cancellation_token,
+            )  # fmt: skip
+        except BaseException as error:
+            call.end(None, error)
+            raise
+        call.end(result, None)
+        return result
+
+    async def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Call the model, pass its stream on, and record the call when the stream ends, however it ends."""
+        call = _Call(self, messages, tools, tool_choice, json_output, extra_create_args, streamed=True)
+        stream = self._client.create_stream(
+            messages, tools=tools or [], tool_choice=tool_choice, json_output=json_output,
+            extra_create_args=extra_create_args or {}, cancellation_token=cancellation_token,
+        )  # fmt: skip
+        result: CreateResult | None = None
+        problem: BaseException | None = None
+        try:
+            async for item in stream:
+                call.came(item)
+                if not isinstance(item, str):
+                    result = item
+                yield item
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            call.end(result, None if result is not None and isinstance(problem, GeneratorExit) else problem)
+            await stream.aclose()
+
+    async def close(self) -> None:
+        """Close the client, and write what is queued."""
+        await self._client.close()
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def actual_usage(self) -> RequestUsage:
+        return self._client.actual_usage()
+
+    def total_usage(self) -> RequestUsage:
+        return self._client.total_usage()
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        return self._client.count_tokens(messages, tools=tools)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        return self._client.remaining_tokens(messages, tools=tools)
+
+    @property
+    def capabilities(self) -> Any:  # the base declares it so; deprecated there
+        return self._client.capabilities  # pyright: ignore[reportDeprecated]
+
+    @property
+    def model_info(self) -> ModelInfo:
+        return self._client.model_info
+
+    def dump_component(self) -> ComponentModel:
+        """Return the configuration of the client itself: a saved team is one without a recorder."""
+        return self._client.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_client":
+            raise AttributeError(name)
+        return getattr(self._client, name)
+
+    # ---------------------------------------------------------------- inside
+
+    def recorder(self) -> Recorder | None:
+        """Where calls made here and now are recorded."""
+        ambient = current_recorder()
+        named = self._session is not None and self._store is not None
+        if ambient is not None and not (named and (ambient.name, ambient.store) != (self._session, self._store)):
+            return ambient
+        if self._store is None:
+            if not self._warned:
+                self._warned = True
+                _log.warning(
+                    "rath_bridge: model calls outside of a recorder are not recorded: pass RecordingChatCompletionClient a store"
+                )
+            return None
+        if self._own is None:
+            self._own, _ = recorder_for(self._store, FRAMEWORK, session=self._session or f"{FRAMEWORK}/calls")
+        return self._own
+
+    def keep(self, recorder: Recorder, messages: Sequence[LLMMessage]) -> tuple[Tree, dict[Digest, bytes]]:
+        """Return the messages as a tree, grown from the last call's; redacted before anything is hashed."""
+        raw = [to_bytes(message.model_dump(mode="json")) for message in messages]
+        if recorder.redactor is not None:
+            raw = [recorder.redactor.text(data.decode()).encode() for data in raw]
+        names = [digest(data) for data in raw]
+        tree, nodes = list_tree([bytes.fromhex(name) for name in names], self._trees.get(recorder))
+        return tree, nodes | dict(zip(names, raw, strict=True))
+
+    def kept(self, recorder: Recorder, tree: Tree) -> None:
+        """The tree is on record: the next one may share its nodes."""
+        self._trees[recorder] = tree
+
+
+class _Call:
+    """One model call, from its request to its end."""
+
+    def __init__(
+        self,
+        client: RecordingChatCompletionClient,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[Tool | ToolSchema],
+        tool_choice: ToolChoice,
+        json_output: bool | type[BaseModel] | None,
+        extra: Mapping[str, Any] | None,
+        *,
+        streamed: bool,
+    ) -> None:
+        self._client, self._streamed = client, streamed
+        self._recorder, self._run, self._ledger = client.recorder(), current_run(), current_ledger()
+        self._ambient = self._recorder is not None and self._recorder is current_recorder()
+        self._messages = tuple(messages)
+        self._asked = (tools, tool_choice, json_output, extra)
+        self._at, self._started = now(), monotonic()
+        self._first: float | None = None
+        self._said: list[str] = []
+        self._ended = False
+
+    def came(self, item: str | CreateResult) -> None:
+        """Something came from the stream."""
+        if self._first is None:
+            self._first = monotonic() - self._started
+        if isinstance(item, str):
+            self._said.append(item)
+
+    def end(self, result: CreateResult | None, error: BaseException | None) -> None:
+        """Record the call."""
+        recorder = self._recorder
+        if self._ended or recorder is None:
+            return
+        self._ended = True
+        with guarded(recorder, "a model call"):
+            self._write(recorder, result, error)
+
+    def _write(self, recorder: Recorder, result: CreateResult | None, error: BaseException | None) -> None:
+        inner = cast(Any, self._client)._client
+        tree, objects = self._client.keep(recorder, self._messages)
+        problem = "the stream was closed before its end" if isinstance(error, GeneratorExit) else None
+        if error is not None and problem is None:
+            problem = f"{type(error).__name__}: {error}"[:2000]
+        elif error is None and result is None:
+            problem = "the stream ended without a result"
+        body = Inference(
+            provider=_provider(inner), model=_model(inner), agent=_agent(self._run and self._run.name), request=_request(*self._asked),
+            input=tree.ref, output=tuple(part_to_json(part) for part in _output(result, self._said)), streamed=self._streamed,
+            finish_reasons=(result.finish_reason,) if result else (), usage=_usage(result), time_to_first_chunk=self._first,
+            duration=monotonic() - self._started, error=problem,
+            attributes={"cached": True} if result is not None and result.cached else {},
+        )  # fmt: skip
+        answer = None if result is None else native(result.model_dump(mode="json"))
+        run = self._run if self._ambient else None
+        if recorder.emit(body, run=run, origin=origin(), at=self._at, native=answer, objects=objects) is None:
+            return
+        self._client.kept(recorder, tree)
+        if result is not None and self._ledger is not None and self._ambient:
+            self._ledger.add(result.usage)
+
+
+def _request(
+    tools: Sequence[Tool | ToolSchema],
+    tool_choice: ToolChoice,
+    json_output: bool | type[BaseModel] | None,
+    extra: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What was asked for beside the messages, as JSON values."""
+    found: dict[str, Any] = {
+        "tools": [tool.schema if isinstance(tool, Tool) else tool for tool in tools],
+        "tool_choice": tool_choice.name if isinstance(tool_choice, Tool) else tool_choice,
+        "params": {key: _plain(value) for key, value in (extra or {}).items()},
+    }
+    if isinstance(json_output, type):
+        found["output_schema"] = json_output.model_json_schema()
+    elif json_output is not None:
+        found["json_output"] = json_output
+    return {key: _plain(value) for key, value in found.items() if value not in ([], {})}
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON holds them; what it cannot hold (a response format's class, say) by its name."""
+    if value is None or isinstance(value, (str, int, float, bool, bytes)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return repr(value)
+
+
+def _output(result: CreateResult | None, said: list[str]) -> list[Part]:
+    if result is None:
+        return [TextPart("".join(said))] if said else []
+    found: list[Part] = [ReasoningPart(result.thought)] if result.thought else []
+    if isinstance(result.content, str):
+        return [*found, TextPart(result.content)]
+    return [*found, *(ToolCallPart(call.id, call.name, parsed(call.arguments)) for call in result.content)]
+
+
+def _usage(result: CreateResult | None) -> Usage | None:
+    if result is None:
+        return None
+    return Usage(input_tokens=result.usage.prompt_tokens, output_tokens=result.usage.completion_tokens)
+
+
+def _provider(client: Any) -> str:
+    """``openai`` for ``autogen_ext.models.openai...``; the top package of a client from elsewhere."""
+    names = type(client).__module__.split(".")
+    return names[2] if names[:2] == ["autogen_ext", "models"] and len(names) > 2 else names[0]
+
+
+def _model(client: Any) -> str | None:
+    """The model's name, where the client's create arguments say it (no public attribute does)."""
+    given = getattr(client, "_create_args", None)
+    name = cast("Mapping[str, Any]", given).get("model") if isinstance(given, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _agent(run: str | None) -> str | None:
+    """Who asks: inside a team, the agent whose turn it is; else the run's name."""
+    try:
+        return MessageHandlerContext.agent_id().type.rpartition("_")[0] or run
+    except RuntimeError:
+        return run

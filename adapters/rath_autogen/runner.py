@@ -1,0 +1,239 @@
+"""`wrap`: an agent or a team whose runs are recorded as they happen, and which works as a step Session -> Session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final
+
+from autogen_agentchat.base import TaskResult
+from autogen_core import CancellationToken
+
+from rath_autogen.handover import Handover, known, prepare, task_messages
+from rath_autogen.ledger import Ledger, close_ledger, open_ledger
+from rath_autogen.natives import FRAMEWORK
+from rath_autogen.transcriber import Transcriber, describe
+from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.digests import new_id
+from rath_bridge.model.report import LossReport
+from rath_bridge.recorder import Recorder, current_recorder, recorder_for
+from rath_bridge.session import Session, Store, open_store
+
+GRACE: Final = 10.0
+"""Seconds that a cancelled run has to come to its end by itself."""
+
+
+def wrap(
+    runner: Any,
+    store: Store | None = None,
+    session: str | None = None,
+    *,
+    continues: LossReport | None = None,
+    grace: float = GRACE,
+) -> Wrapped:
+    """Wrap an agent or a team so that its runs are recorded as they happen.
+
+    Args:
+        runner: Anything of AutoGen with ``run`` and ``run_stream``: an agent, or a team of any kind.
+        store: Where to record outside of an ambient recorder; the default store when absent.
+        session: Session to record to; without it the ambient recorder, else a session of this object's own.
+        continues: What `encode` returned beside the history that you gave the agent: those messages are known and stay one each.
+        grace: Seconds that a run has to end after its token was cancelled (AutoGen waits for ever where a tool was running); then
+            ``CancelledError`` is raised.
+
+    Raises:
+        UnsupportedError: It has no ``run_stream``.
+    """
+    if not callable(getattr(runner, "run_stream", None)):
+        raise UnsupportedError(f"cannot wrap a {type(runner).__name__}: it has no run_stream; pass an AutoGen agent or team")
+    return Wrapped(runner, store, session, continues, grace)
+
+
+class Wrapped:
+    """An agent or a team with a record. Everything that is not listed here is passed on (``name``, ``pause``, ``resume`` ...)."""
+
+    def __init__(self, runner: Any, store: Store | None, session: str | None, continues: LossReport | None, grace: float) -> None:
+        self.runner = runner
+        self._store, self._session, self._continues, self._grace = store, session, continues, grace
+        self._native_id = new_id(8)
+        self._last: Session | None = None
+        """Where a team that works on sessions left the last one; None once a run of it failed."""
+        self._used = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "runner" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.runner, name)
+
+    async def run(
+        self, *, task: Any = None, cancellation_token: CancellationToken | None = None, output_task_messages: bool = True
+    ) -> TaskResult:
+        """Run, and record; takes and returns what the runner's own ``run`` does."""
+        stream = self.run_stream(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+        result: TaskResult | None = None
+        async with aclosing(stream):
+            async for item in stream:
+                if isinstance(item, TaskResult):
+                    result = item
+        assert result is not None, "the stream ends with its result"
+        return result
+
+    async def run_stream(
+        self, *, task: Any = None, cancellation_token: CancellationToken | None = None, output_task_messages: bool = True
+    ) -> AsyncGenerator[Any, None]:
+        """Run, record each message as it arrives, and pass it on; ends with the ``TaskResult``.
+
+        Messages that the session holds already (``continues``, or a task list that begins with the whole transcript) are not recorded
+        again. However the run ends, its chunks stay; calls that were left open are closed ``no_response``.
+        """
+        recorder, owned = self._recorder()
+        try:
+            given = task_messages(task)
+            async for item in self._recorded(
+                recorder, known(given, recorder, self._continues), given, cancellation_token, output_task_messages
+            ):
+                yield item
+        finally:
+            self._continues = None
+            if owned:
+                recorder.close()
+
+    async def _recorded(
+        self, recorder: Recorder, handover: Handover, task: Any, token: CancellationToken | None, output_task_messages: bool
+    ) -> AsyncGenerator[Any, None]:
+        ledger, watch = Ledger(), _Watch(token, self._grace)
+        transcriber = Transcriber(recorder, describe(self.runner), handover, ledger)
+        run = transcriber.begin(task)
+        stream = self.runner.run_stream(task=task, cancellation_token=token, output_task_messages=output_task_messages)
+        status, problem = "ok", None
+        try:
+            while True:
+                mark = open_ledger(ledger)
+                try:
+                    with recorder.inside(run):
+                        item = await watch.next(stream)
+                except StopAsyncIteration:
+                    break
+                finally:
+                    close_ledger(mark)
+                transcriber.came(item)
+                yield item
+        except GeneratorExit:
+            status = "abandoned"
+            raise
+        except BaseException as error:
+            status = "error" if isinstance(error, Exception) else "cancelled"
+            problem = f"{type(error).__name__}: {error}"[:2000]
+            raise
+        finally:
+            try:
+                if status == "abandoned":
+                    await stream.aclose()
+            finally:
+                transcriber.end(status, problem)
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The runner's own saved state."""
+        return await self.runner.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load a saved state; use a fresh team (a loaded selector keeps what it had)."""
+        await self.runner.load_state(state)
+
+    async def reset(self) -> None:
+        """Reset the runner (an agent on its own has ``on_reset``)."""
+        if hasattr(self.runner, "reset"):
+            await self.runner.reset()
+        else:
+            await self.runner.on_reset(CancellationToken())
+
+    # ---------------------------------------------------------------- Session -> Session
+
+    def __call__(self, session: Session, /) -> Session:
+        """Continue a session and return it as it stands afterwards; inside a running event loop, await `acall`.
+
+        Raises:
+            UnsupportedError: An event loop is running here.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.acall(session))
+        raise UnsupportedError(f"{self.runner.name} was called inside a running event loop: await wrapped.acall(session) there")
+
+    async def acall(self, session: Session, /) -> Session:
+        """Continue a session: hand its history over, run, and return the session as it stands afterwards.
+
+        An ``AssistantAgent`` gets the transcript as its model context, roles and calls kept. A ``Swarm`` gets it as the context of a
+        handoff, any other runner as task messages: what that loses is named in the run's ``attributes.losses``. A team that goes on
+        with the session that it left gets only what is new since.
+        """
+        recorder, owned = self._recorder(session)
+        try:
+            since = self._last.position if self._last is not None and _follows(session, self._last) else None
+            if since is None and self._used:
+                await self.reset()  # the session is what counts, not what the runner did elsewhere
+            self._used, self._last = True, None
+            handover = await prepare(self.runner, session, since)
+            async for _ in self._recorded(recorder, handover, handover.task, None, True):
+                pass
+            self._last = left = recorder.session
+            return left
+        finally:
+            if owned:
+                recorder.close()
+
+    def _recorder(self, session: Session | None = None) -> tuple[Recorder, bool]:
+        if session is not None:
+            return recorder_for(session.store, FRAMEWORK, session=session.name)
+        if self._store is None and self._session is None and (ambient := current_recorder()) is not None:
+            return ambient, False
+        if self._store is None:
+            self._store = open_store()
+        return recorder_for(self._store, FRAMEWORK, self._native_id, self._session)
+
+
+def _follows(session: Session, last: Session) -> bool:
+    """Tell whether a session goes on from where the runner left it."""
+    same = (session.store, session.name) == (last.store, last.name)
+    return same and len(session) >= len(last) and session[last.position].id == last.head
+
+
+class _Watch:
+    """Waits for a stream's next item, but not for ever once the token is cancelled.
+
+    ``CancellationToken.cancel()`` while a tool runs leaves ``AssistantAgent`` waiting for a queue that nobody fills (issue 7956). The
+    deadline is set when the token is cancelled, so a run that ends by itself ends as it always did.
+    """
+
+    def __init__(self, token: CancellationToken | None, grace: float) -> None:
+        self._token, self._grace = token, grace
+        self._scope: asyncio.Timeout | None = None
+        if token is not None:
+            loop = asyncio.get_running_loop()
+            token.add_callback(partial(self._cancelled, loop))
+
+    def _cancelled(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(self._limit)  # tokens are cancelled from any thread
+
+    def _limit(self) -> None:
+        if self._scope is not None and self._scope.when() is None:
+            self._scope.reschedule(asyncio.get_running_loop().time() + self._grace)
+
+    async def next(self, stream: AsyncGenerator[Any, None]) -> Any:
+        if self._token is None:
+            return await anext(stream)
+        scope = asyncio.timeout(self._grace if self._token.is_cancelled() else None)
+        try:
+            async with scope:
+                self._scope = scope
+                try:
+                    return await anext(stream)
+                finally:
+                    self._scope = None
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise asyncio.CancelledError(f"cancelled; the run had not ended {self._grace:g} s later") from None

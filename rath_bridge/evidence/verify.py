@@ -156,7 +156,7 @@ class _Verify:
         try:
             with self._files.open(name) as file:
                 data = file.read(limit + 1)
-        except Exception as error:  # a broken archive may raise anything
+        except Exception as error:  # noqa: BLE001 - a broken archive may raise anything
             self._unreadable(name, error)
             return None
         self._sums[name] = digest(data)
@@ -176,7 +176,7 @@ class _Verify:
                     else:
                         take(number, line)
                     self._step()
-        except Exception as error:  # a broken archive may raise anything
+        except Exception as error:  # noqa: BLE001 - a broken archive may raise anything
             self._unreadable(name, error)
         else:
             self._sums[name] = total.hexdigest()
@@ -188,7 +188,7 @@ class _Verify:
             with self._files.open(name) as file:
                 while data := file.read(BUFFER):
                     total.update(data)
-        except Exception as error:  # a broken archive may raise anything
+        except Exception as error:  # noqa: BLE001 - a broken archive may raise anything
             self._unreadable(name, error)
             return None
         self._step()

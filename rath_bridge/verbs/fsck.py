@@ -91,7 +91,7 @@ class _Check:
             last = self._reader.chunk(head)
         except StoreUnavailableError:
             raise
-        except Exception as error:  # damage may raise anything
+        except Exception as error:  # noqa: BLE001 - damage may raise anything
             yield Finding(head, _unreadable(error), where)
             return
         stretch = self._pairing.stretch()
@@ -155,7 +155,7 @@ class _Check:
                 found |= {chunk.position: chunk for chunk in self._reader.line(head, first, end)}
             except StoreUnavailableError:
                 raise
-            except Exception as error:  # damage may raise anything
+            except Exception as error:  # noqa: BLE001 - damage may raise anything
                 if end - first == 1:
                     problems[first] = _unreadable(error)
                 else:
@@ -167,7 +167,7 @@ class _Check:
         """Check one chunk by itself; returns its parsed body."""
         try:
             sound = digest(chunk.envelope) == chunk.id
-        except Exception as error:  # damage may raise anything
+        except Exception as error:  # noqa: BLE001 - damage may raise anything
             yield Finding(chunk.id, f"its envelope cannot be written ({error})", place)
             sound = True
         if not sound:
@@ -196,7 +196,7 @@ class _Check:
                 greatest = max(greatest, self._reader.chunk(name).generation)
             except StoreUnavailableError:
                 raise
-            except Exception:  # the walk into that parent names it
+            except Exception:  # noqa: BLE001 - the walk into that parent names it
                 return
         if child.generation != greatest + 1:
             yield Finding(child.id, f"its generation is {child.generation}, its parents' greatest is {greatest}", place)
@@ -215,7 +215,7 @@ class _Check:
             return self._reader.chunk(name).id == name
         except StoreUnavailableError:
             raise
-        except Exception:  # damage may raise anything; the caller names it
+        except Exception:  # noqa: BLE001 - damage may raise anything; the caller names it
             return False
 
     def ref(self, ref: Ref) -> Iterator[Finding]:

@@ -143,7 +143,7 @@ def _read(names: list[Digest], fetch: Fetch) -> dict[Digest, bytes | str]:
         return dict(fetch(names))
     except StoreUnavailableError:
         raise
-    except Exception as error:  # damage may raise anything; with one name it becomes a finding
+    except Exception as error:  # noqa: BLE001 - damage may raise anything; with one name it becomes a finding
         if len(names) == 1:
             missing = isinstance(error, MissingObjectError)
             return {names[0]: "it is referred to, but is not there" if missing else f"it cannot be read ({error})"}

@@ -1,0 +1,146 @@
+"""The application: verbs, adapters' commands, and one line for every error that is expected."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from rath_bridge.cli.face import NoColor, StoreUrl, console, verb
+from rath_bridge.cli.inert import inert
+from rath_bridge.cli.offered import offered_command, offered_names
+from rath_bridge.errors import RathError
+
+USAGE: Final = 2
+FAILED: Final = 4
+INTERRUPTED: Final = 128 + 2
+BROKEN_PIPE: Final = 128 + 13
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+_ClickException: Any = typer.BadParameter.__mro__[2]
+_NOT_WHAT_WAS_NAMED: Final = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EEXIST})
+
+
+class Verbs(TyperGroup):
+    """The verbs, then what adapters offer under their own names; an adapter is loaded when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Verbs in the order in which they are registered, then adapters that have commands."""
+        return [*self.commands, *(name for name in offered_names() if name not in self.commands)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a verb, or an adapter's commands."""
+        found = super().get_command(ctx, cmd_name)
+        return found if found is not None else offered_command(cmd_name)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run, and end the process with a status of the house plan (section 5)."""
+        options["standalone_mode"] = False
+        sys.exit(_guarded(lambda: super(Verbs, self).main(*args, **options)))
+
+
+def _guarded(run: Any) -> int:
+    """Run and return the exit status; every expected error is one line on stderr."""
+    try:
+        status = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+        return BROKEN_PIPE
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else FAILED
+    except _ClickException as error:
+        usage = f". See: {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
+        return _complain(f"{error.format_message().rstrip('.')}{usage}", USAGE)
+    except RathError as error:
+        return _complain(str(error), error.exit_status)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            _silence()
+            return BROKEN_PIPE
+        where = f"{error.filename}: " if error.filename else ""
+        status = USAGE if error.errno in _NOT_WHAT_WAS_NAMED else FAILED
+        return _complain(f"{where}{error.strerror or error}: check the path, its permissions and the space left", status)
+    except Exception:  # noqa: BLE001 - a bug: shown in full, with a status that no verdict has
+        from traceback import print_exc
+
+        print_exc()
+        return _complain("this is a bug in rath-bridge, please report it with the lines above", FAILED)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(problem: str, status: int) -> int:
+    message = " ".join(problem.split())
+    try:
+        err = console("--no-color" in sys.argv, stderr=True)
+        err.print(f"rath-bridge: {inert(message)}", style=None if status == 1 else "bad", soft_wrap=True)
+        err.file.flush()
+    except BrokenPipeError:
+        _silence()
+    return status
+
+
+def _silence() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's own flush at exit has nothing to complain about."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(nowhere, stream.fileno())
+        except (OSError, ValueError):
+            continue
+
+
+app: Final = typer.Typer(
+    cls=Verbs,
+    name="rath-bridge",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from rath_bridge import __version__
+
+        print(f"rath-bridge {__version__}")  # noqa: T201 - the face prints
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def rath_bridge(
+    ctx: typer.Context,
+    store: StoreUrl = None,
+    no_color: NoColor = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """One Session value from a mixed stack of agent frameworks: look at it, fork it, merge it, prove it.
+
+    A session is named NAME or NAME@BRANCH; a chunk by four or more digits of its digest, or as NAME:N (from the end: NAME:-1).
+    Exit status: 0 holds, or no difference; 1 an honest finding; 2 usage; 3 tampered or corrupt; 4 it could not be done;
+    125 cannot be compared.
+    """
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())  # noqa: T201 - the face prints
+
+
+def _register() -> None:
+    from rath_bridge.cli import branching, checking, comparing, graphing, listing, looking, packets, surroundings
+
+    verbs = {
+        "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
+        "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
+        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "adapters": surroundings.adapters, "doctor": surroundings.doctor,
+    }  # fmt: skip
+    for name, function in verbs.items():
+        verb(app, name)(function)
+
+
+_register()

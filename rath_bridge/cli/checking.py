@@ -1,0 +1,137 @@
+"""``fsck``: does what is stored hold?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from rath_bridge.cli.face import AsJson, Face, quoted, table
+from rath_bridge.cli.inert import inert
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest, is_digest
+from rath_bridge.verbs.fsck import Finding
+from rath_bridge.verbs.fsck import fsck as check
+
+CORRUPT: Final = 3
+
+HeadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        metavar="DIGEST",
+        help="A head that you know from elsewhere (64 digits): it must be in what is checked.",
+        show_default=False,
+    ),
+]
+
+
+def fsck(
+    face: Face,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Session or session@branch; the whole store when absent.", show_default=False),
+    ] = None,
+    head: HeadOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Check every chunk, object, ref and reflog, and name every fault. Status 3: there are some."""
+    known = known_head(head)
+    refs = face.store.backend.refs() if name is None else [_ref(face, name)]
+    heads = None if name is None else [ref.head for ref in refs]
+    length = refs[0].position + 1 if len(refs) == 1 else None
+    with face.progress("checking", length) as progress:
+        reader = _Counted(face.store.backend, progress)
+        findings = list(check(reader, heads=heads, head=known))  # type: ignore[arg-type]
+    chunks = reader.count
+    if as_json:
+        hints = (
+            face.next("ls")
+            if findings
+            else face.next(f"packet {quoted(refs[0].name)} -o packet.zip")
+            if refs
+            else face.next("ls")
+        )
+        checked = [{"name": ref.name, "head": ref.head} for ref in refs]
+        face.json(
+            {"ok": not findings, "refs": checked, "chunks": chunks, "findings": finding_rows(findings), "next_actions": hints}
+        )
+        return CORRUPT if findings else 0
+    print_findings(face, findings)
+    what = f"{counted(len(refs), 'ref')}, {counted(chunks, 'chunk')}"
+    verdict(face, not findings, what, findings)
+    return CORRUPT if findings else 0
+
+
+def _ref(face: Face, name: str) -> Any:
+    session = face.session(name)
+    return face.store.backend.ref(session.session, session.branch)
+
+
+class _Counted:
+    """A reader that tells how many chunks have gone by, for the progress bar."""
+
+    def __init__(self, reader: Any, progress: Callable[[int], None]) -> None:
+        self._reader, self._progress = reader, progress
+        self._seen: set[Digest] = set()
+
+    @property
+    def count(self) -> int:
+        """Chunks read, each once."""
+        return len(self._seen)
+
+    def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        for chunk in self._reader.line(head, start, stop):
+            self._seen.add(chunk.id)
+            if not len(self._seen) % 256:
+                self._progress(len(self._seen))
+            yield chunk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+def known_head(head: str | None) -> Digest | None:
+    """Return a digest that was given by hand.
+
+    Raises:
+        BadParameter: Not 64 hexadecimal digits; a beginning would prove nothing.
+    """
+    if head is None:
+        return None
+    if not is_digest(head.lower()):
+        raise typer.BadParameter(f"--head {inert(head)} is not a digest: give all 64 hexadecimal digits")
+    return head.lower()
+
+
+def finding_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """Return findings for JSON."""
+    return [{"object": found.object, "problem": found.problem, "path": found.path} for found in findings]
+
+
+def print_findings(face: Face, findings: Sequence[Finding]) -> None:
+    """Print a table of every finding."""
+    if not findings:
+        return
+    rows = table("OBJECT", "WHERE", "PROBLEM")
+    for found in findings:
+        name = found.object[:12] if is_digest(found.object) else found.object
+        where = "" if found.path == found.object else found.path
+        rows.add_row(Text(inert(name), "id"), Text(inert(where), "dim"), Text(inert(found.problem)))
+    face.show(rows)
+    face.out.print()
+
+
+def verdict(face: Face, holds: bool, what: str, findings: Sequence[Finding]) -> None:
+    """Print the last line: does it hold?"""
+    if holds:
+        face.line(("✓ holds", "good"), f"  {what}")
+    else:
+        face.line((f"✗ {counted(len(findings), 'finding')}", "bad"), f"  {what}")
+
+
+def counted(number: int, what: str) -> str:
+    """Return ``1 chunk``, ``12 000 chunks``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}".replace(",", " ")

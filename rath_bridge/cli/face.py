@@ -1,0 +1,233 @@
+"""What a verb is given: where to print, which store to open; and how a function becomes a verb.
+
+A verb is a function whose first argument is a `Face`; `verb` adds ``--store`` and ``--no-color`` to it, closes the store
+afterwards, and turns what it returns into the exit status. Adapters use the same door in their ``commands()``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Final, get_type_hints
+
+import typer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from rath_bridge.cli.inert import inert
+from rath_bridge.errors import MissingSessionError, StoreUnavailableError
+from rath_bridge.session import Session, Store, open_store
+from rath_bridge.store import DEFAULT_URL
+
+PIPE_WIDTH: Final = 1000
+"""Columns when nobody looks: what reads a pipe wants whole lines."""
+
+THEME: Final = Theme(
+    {
+        "id": "yellow", "time": "bright_black", "dim": "bright_black", "name": "bold", "ref": "bold cyan", "run": "magenta",
+        "head": "bright_black", "good": "green", "bad": "red", "warn": "yellow", "escape": "red",
+        "kind.message": "default", "kind.inference": "blue", "kind.tool_call": "yellow", "kind.tool_result": "yellow",
+        "kind.session": "cyan", "kind.merge": "cyan", "kind.run": "magenta", "kind.handoff": "magenta", "kind.route": "magenta",
+        "kind.note": "green", "kind.approval": "green", "kind.error": "red", "kind.gap": "red", "kind.redaction": "red",
+        "kind.other": "bright_black",
+        "bar.complete": "cyan", "bar.finished": "green", "bar.pulse": "cyan", "progress.elapsed": "bright_black",
+    }
+)  # fmt: skip
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Store to use; default $RATH_BRIDGE_STORE, else sqlite:///.rath/store.db.",
+        show_default=False,
+    ),
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Session, or session@branch.", show_default=False)]
+
+
+class MissingStoreError(StoreUnavailableError):
+    """There is no store at this address yet.
+
+    Attributes:
+        url: The address.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "no such file")
+        self.args = (f"there is no store at {url}: record something there first, or name another with --store",)
+
+
+@dataclass(slots=True)
+class Face:
+    """Where a verb prints, and which store it works on."""
+
+    url: str | None = None
+    """The address that was given on the command line."""
+    plain: bool = False
+    out: Console = field(init=False)
+    err: Console = field(init=False)
+    _store: Store | None = None
+
+    def __post_init__(self) -> None:
+        self.out, self.err = console(self.plain), console(self.plain, stderr=True)
+
+    # ---------------------------------------------------------------- store
+
+    @property
+    def store(self) -> Store:
+        """The store, opened on first use; the command line reads stores and does not make them.
+
+        Raises:
+            MissingStoreError: There is none at this address.
+        """
+        if self._store is None:
+            address = self.url or os.environ.get("RATH_BRIDGE_STORE") or DEFAULT_URL
+            path = sqlite_path(address)
+            if path is not None and not path.exists():
+                raise MissingStoreError(address)
+            self._store = open_store(address)
+        return self._store
+
+    def session(self, name: str) -> Session:
+        """Open ``session`` or ``session@branch``; a miss names what comes nearest.
+
+        Raises:
+            MissingSessionError: There is none of that name.
+        """
+        try:
+            return self.store.session(name)
+        except MissingSessionError as error:
+            from difflib import get_close_matches
+
+            known = list(error.known)
+            raise MissingSessionError(name, get_close_matches(name, known, 5, 0.5) or known) from None
+
+    def close(self) -> None:
+        """Release the store."""
+        if self._store is not None:
+            self._store.close()
+
+    # ---------------------------------------------------------------- print
+
+    def line(self, *parts: str | tuple[str, str], indent: int = 0) -> None:
+        """Print one line of (text, style) parts, cut at the terminal's edge. Texts must be inert."""
+        self.print_line(Text.assemble(" " * indent, *parts))
+
+    def print_line(self, text: Text) -> None:
+        """Print one line, cut at the terminal's edge."""
+        text.rstrip()
+        self.out.print(text, no_wrap=True, overflow="ellipsis", crop=True)
+
+    def show(self, renderable: RenderableType) -> None:
+        """Print a table, or text that may wrap."""
+        self.out.print(renderable)
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """Print one JSON object in ASCII: no byte of a text can reach the terminal raw."""
+        indent = 2 if self.out.is_terminal else None
+        self.out.file.write(json.dumps(value, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f") + "\n")
+
+    def next(self, *commands: str) -> list[str]:
+        """Return commands that make sense next, with the store that was named."""
+        store = f" --store {shlex.quote(self.store.url)}" if self.url is not None else ""
+        return [f"rath-bridge {command}{store}" for command in commands]
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None]]:
+        """Show a bar on a terminal's stderr while the block runs; yields a function that is told how many are done."""
+        if not self.err.is_terminal:
+            yield lambda _: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self.err, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of a ``sqlite:///`` address, None for other kinds."""
+    path = url.removeprefix("sqlite:///")
+    return None if path == url or not path or path == ":memory:" else Path(path)
+
+
+def console(plain: bool, *, stderr: bool = False) -> Console:
+    """Return a console that reads no markup, marks up no numbers, and does not cut what goes into a pipe."""
+    file = sys.stderr if stderr else sys.stdout
+    piped = not (file.isatty() or os.environ.get("FORCE_COLOR"))
+    width = PIPE_WIDTH if piped and "COLUMNS" not in os.environ else None
+    colours = None if plain or os.environ.get("NO_COLOR") else "auto"
+    return Console(
+        file=file, color_system=colours, markup=False, highlight=False, emoji=False, theme=THEME, width=width, legacy_windows=False
+    )  # fmt: skip
+
+
+def table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """Return a borderless table; the last column wraps, the others keep their width."""
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="head", show_edge=False)
+    for name in columns:
+        last = name == columns[-1]
+        found.add_column(
+            name, justify="right" if name in right else "left", no_wrap=not last, overflow="fold" if last else "ellipsis"
+        )
+    return found
+
+
+def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Register a function ``(face, ...)`` as a verb of ``app``; what it returns is the exit status.
+
+    Args:
+        app: Where to register it.
+        name: The verb, where it is not the function's name.
+    """
+
+    def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        hints = get_type_hints(function, include_extras=True)
+        given = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(function).parameters.values())[1:]]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        added = [
+            inspect.Parameter("ctx", keyword, annotation=typer.Context),
+            inspect.Parameter("store", keyword, default=None, annotation=StoreUrl),
+            inspect.Parameter("no_color", keyword, default=False, annotation=NoColor),
+        ]
+
+        @wraps(function)
+        def run(**values: Any) -> None:
+            ctx: typer.Context = values.pop("ctx")
+            above: Mapping[str, Any] = ctx.find_root().params
+            url = values.pop("store") or above.get("store")
+            face = Face(url, bool(values.pop("no_color") or above.get("no_color")))
+            try:
+                status = function(face, **values)
+            finally:
+                face.close()
+            face.out.file.flush()
+            if status:
+                raise typer.Exit(status)
+
+        parameters = [p.replace(kind=keyword) for p in given] + added
+        run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        del run.__wrapped__
+        app.command(name or function.__name__)(run)
+        return function
+
+    return register
+
+
+def quoted(name: str) -> str:
+    """Return a name as a shell takes it."""
+    return shlex.quote(inert(name))

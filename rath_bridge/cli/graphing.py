@@ -1,0 +1,80 @@
+"""``graph``: the branches, forks and merges of a session, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import orjson
+import typer
+from rich.text import Text
+
+from rath_bridge.cli.checking import counted
+from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
+from rath_bridge.cli.inert import inert
+from rath_bridge.cli.pieces import Piece, condense
+from rath_bridge.cli.rails import ASCII, UNICODE, Row, draw, order
+from rath_bridge.cli.summary import summary
+from rath_bridge.model.chunk import format_time
+from rath_bridge.store.protocol import Reader
+
+_COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
+
+
+def graph(
+    face: Face,
+    name: NameArgument,
+    ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with plain characters.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw branches, forks and merges, newest first; chunks that simply follow each other are one row."""
+    session = face.session(name)
+    backend = face.store.backend
+    refs = [r for r in backend.refs(session.session) if "@" not in name or r.branch == session.branch]
+    with face.progress("reading") as progress:
+        pieces = condense(refs, backend, progress)
+    if as_json:
+        rows = [_row(pieces, number, backend) for number in order(pieces)]
+        hints = face.next(f"log {quoted(name)} --all", *(f"diff {quoted(name)} {quoted(ref.name)}" for ref in refs[1:3]))
+        face.json({"session": session.session, "pieces": rows, "next_actions": hints})
+        return
+    plain = ascii_only or not face.out.encoding.lower().startswith("utf")
+    rows = draw(pieces, ASCII if plain else UNICODE)
+    width = min(max((len(row.cells) for row in rows), default=0), 24)
+    for row in rows:
+        face.print_line(_line(row, pieces, backend, width))
+
+
+def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]:
+    piece = pieces[number]
+    tip = reader.chunk(piece.tip)
+    return {
+        "tip": piece.tip, "first": piece.first, "chunks": piece.count, "at": format_time(tip.at), "kind": tip.kind,
+        "parents": [pieces[parent].tip for parent in piece.parents], "refs": list(piece.refs), "frameworks": _frameworks(piece),
+        "summary": summary(reader.chunk(piece.said or piece.tip)),
+    }  # fmt: skip
+
+
+def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int) -> Text:
+    text = Text()
+    for char, lane in row.cells:
+        text.append(char, _COLOURS[lane % len(_COLOURS)])
+    if row.piece is None:
+        return text
+    text.append(" " * max(1, width + 1 - len(row.cells)))
+    piece = pieces[row.piece]
+    colour = _COLOURS[row.lane % len(_COLOURS)]
+    text.append(piece.tip[:8], "id").append("  ")
+    for ref in piece.refs:
+        text.append(f"[{inert(ref)}]", f"bold {colour}").append(" ")
+    if piece.count > 1:
+        text.append(counted(piece.count, "chunk"), "head").append("  ")
+    frameworks = _frameworks(piece)
+    if frameworks:
+        text.append(inert(", ".join(frameworks)), "run").append("  ")
+    return text.append(summary(reader.chunk(piece.said or piece.tip)))
+
+
+def _frameworks(piece: Piece) -> list[str]:
+    origins = [orjson.loads(mark) for mark in piece.marks]
+    return sorted({str(origin.get("framework") or origin.get("adapter")) for origin in origins})

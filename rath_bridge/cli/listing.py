@@ -1,0 +1,182 @@
+"""``ls`` and ``log``: what there is, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import orjson
+import typer
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
+from rath_bridge.cli.inert import inert, one_line
+from rath_bridge.cli.runs import RunNames, runs_named
+from rath_bridge.cli.summary import style_of, summary
+from rath_bridge.errors import RathError
+from rath_bridge.model.chunk import Chunk, format_time
+from rath_bridge.session import Session
+from rath_bridge.verbs.log import LogEntry
+from rath_bridge.verbs.transcript import pending
+
+_BUDGET: Final = 20_000
+"""Chunks that ``ls`` reads in all, to tell frameworks and pending calls."""
+
+
+def ls(
+    face: Face,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this session, with its branches.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions: branches, chunks, last activity, frameworks seen, pending calls."""
+    every = face.store.sessions()
+    if name is not None:
+        one = face.session(name)
+        every = [s for s in every if s.session == one.session]
+    limit = max(20, min(1000, _BUDGET // max(1, len(every))))
+    rows = [_session_row(session, limit) for session in every]
+    first = quoted(rows[0]["name"]) if rows else ""
+    if as_json:
+        hints = face.next(f"log {first}", f"graph {first}", f"fsck {first}") if rows else face.next("doctor")
+        face.json({"store": face.store.url, "sessions": rows, "next_actions": hints})
+        return
+    if not rows:
+        face.line(f"No sessions in {inert(face.store.url)}.")
+        return
+    found = table("SESSION", "BRANCHES", "CHUNKS", "LAST", "PENDING", "FRAMEWORKS", right=("BRANCHES", "CHUNKS", "PENDING"))
+    for row in rows:
+        calls = "" if row["pending"] is None else str(row["pending"] or "·")
+        found.add_row(
+            Text(inert(row["name"]), "name"), Text(str(len(row["branches"]))), Text(f"{row['chunks']:,}".replace(",", " ")),
+            Text(_when(row["last"]), "time"), Text(calls, "warn" if row["pending"] else "dim"),
+            Text(inert(", ".join(row["frameworks"])), "run"),
+        )  # fmt: skip
+    face.show(found)
+    if name is not None:
+        _branches(face, rows[0])
+
+
+def _branches(face: Face, row: dict[str, Any]) -> None:
+    found = table("BRANCH", "CHUNKS", "HEAD", right=("CHUNKS",))
+    for branch in row["branches"]:
+        found.add_row(
+            Text(inert(branch["name"]), "ref"), Text(f"{branch['chunks']:,}".replace(",", " ")), Text(branch["head"][:12], "id")
+        )
+    face.out.print()
+    face.show(found)
+
+
+def _session_row(session: Session, limit: int) -> dict[str, Any]:
+    backend = session.store.backend
+    refs = backend.refs(session.session)
+    line = list(backend.line(session.head, max(0, len(session) - limit)))
+    whole = len(line) == len(session)
+    try:
+        waiting = len(pending(line)) if whole else None
+    except RathError:  # content that cannot be read; fsck names it
+        waiting = None
+    return {
+        "name": session.session,
+        "head": session.head,
+        "chunks": len(session),
+        "last": format_time(max(backend.chunk(ref.head).at for ref in refs)),
+        "frameworks": sorted({found for entry in islice(session.log(all=True), limit) if (found := framework(entry.chunk))}),
+        "pending": waiting,
+        "branches": [{"name": ref.branch, "head": ref.head, "chunks": ref.position + 1} for ref in refs],
+    }
+
+
+def framework(chunk: Chunk) -> str | None:
+    """Return the framework that a chunk's origin names."""
+    if chunk.origin is None:
+        return None
+    found = orjson.loads(chunk.origin)
+    return str(found.get("framework") or found.get("adapter") or "") or None
+
+
+def _when(stamp: str) -> str:
+    return stamp[:16].replace("T", " ")
+
+
+def log(
+    face: Face,
+    name: NameArgument,
+    every: Annotated[bool, typer.Option("--all", help="All branches, and all that was merged in.")] = False,
+    number: Annotated[
+        int | None, typer.Option("-n", "--number", min=0, metavar="N", help="At most so many.", show_default=False)
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Only this run, by name or id, and what nests in it.", show_default=False),
+    ] = None,
+    oneline: Annotated[bool, typer.Option("--oneline", help="Without times and runs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened, newest first. Times are UTC."""
+    session = face.session(name)
+    names = RunNames(face.store.backend)
+    entries = islice(_entries(session, every, run), number)
+    if as_json:
+        rows = [_entry_row(entry, names) for entry in entries]
+        hints = (
+            face.next(f"show {rows[0]['id'][:12]}", f"graph {quoted(session.session)}")
+            if rows
+            else face.next(f"log {quoted(name)}")
+        )
+        face.json({"session": session.name, "head": session.head, "chunks": rows, "next_actions": hints})
+        return
+    _print_log(face, entries, names, oneline)
+
+
+def _entries(session: Session, every: bool, run: str | None) -> Iterator[LogEntry]:
+    if run is None:
+        return session.log(all=every)
+    heads = session.heads().values() if every else [session.head]
+    wanted = frozenset[str]().union(*(runs_named(session.store.backend.line(head), run) for head in heads))
+    return (entry for entry in session.log(all=every) if entry.chunk.run in wanted)
+
+
+def _entry_row(entry: LogEntry, names: RunNames) -> dict[str, Any]:
+    chunk = entry.chunk
+    return {
+        "id": chunk.id, "kind": chunk.kind, "at": format_time(chunk.at), "number": chunk.position, "run": chunk.run,
+        "run_name": names.of(chunk), "framework": framework(chunk), "parents": list(chunk.parents), "refs": list(entry.refs),
+        "size": chunk.size, "erased": chunk.body_bytes is None, "summary": summary(chunk),
+    }  # fmt: skip
+
+
+def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, oneline: bool) -> None:
+    day = ""
+    roomy = face.out.width >= 100
+    for entry in entries:
+        chunk = entry.chunk
+        kind = style_of(chunk)
+        text = Text(no_wrap=True)
+        text.append(chunk.id[:8], "id")
+        if not oneline:
+            moment = datetime.fromtimestamp(chunk.at // 1_000_000, UTC)
+            if not face.out.is_terminal:
+                text.append(f"  {moment:%Y-%m-%d %H:%M:%S}", "time")
+            else:
+                if f"{moment:%Y-%m-%d}" != day:
+                    day = f"{moment:%Y-%m-%d}"
+                    face.line((f"── {moment:%A} {day} UTC", "head"))
+                text.append(f"  {moment:%H:%M:%S}", "time")
+        text.append(f"  {set_cell_size(inert(chunk.kind), 11)}", kind)
+        if not oneline:
+            width = 16 if roomy else 10
+            text.append(f"  {set_cell_size(one_line(names.of(chunk) or '', width), width)}", "run")
+        text.append("  ")
+        for ref in entry.refs:
+            text.append(f"[{inert(ref)}] ", "ref")
+        text.append(summary(chunk), _summary_style(chunk))
+        face.print_line(text)
+
+
+def _summary_style(chunk: Chunk) -> str:
+    return "bad" if chunk.kind in ("error", "gap") else "dim" if chunk.kind in ("checkpoint", "task", "span", "run") else ""

@@ -1,0 +1,154 @@
+"""``show``: one chunk, its envelope and its body in full."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, cast
+
+import orjson
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rath_bridge.cli.face import AsJson, Face
+from rath_bridge.cli.inert import inert
+from rath_bridge.cli.jsonable import jsonable
+from rath_bridge.cli.naming import find_chunk
+from rath_bridge.cli.runs import RunNames
+from rath_bridge.cli.summary import size, style_of
+from rath_bridge.errors import ErasedError, RathError
+from rath_bridge.model.chunk import Chunk, format_time
+from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
+
+
+def show(
+    face: Face,
+    chunk: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHUNK", help="Digest (4 or more digits), or NAME:N; NAME alone is its last chunk.", show_default=False
+        ),
+    ],
+    raw: Annotated[bool, typer.Option("--raw", help="The exact bytes of the envelope: their sha256 is the id.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="The exact bytes of the body.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show one chunk: envelope, body and native record."""
+    if raw + body + as_json > 1:
+        raise typer.BadParameter("give one of --raw, --body and --json")
+    found = find_chunk(face, chunk)
+    if raw or body:
+        if body and found.body_bytes is None:
+            raise ErasedError(found.id)
+        sys.stdout.buffer.write(found.envelope if raw else found.body_bytes or b"")
+        sys.stdout.buffer.flush()
+    elif as_json:
+        face.json(_row(face, found))
+    else:
+        _print(face, found)
+
+
+def _row(face: Face, chunk: Chunk) -> dict[str, Any]:
+    short = chunk.id[:12]
+    ways = [f"show {parent[:12]}" for parent in chunk.parents]
+    return {
+        "id": chunk.id, "number": chunk.position, "envelope": orjson.loads(chunk.envelope), "native": _native(chunk),
+        "body": None if chunk.body_bytes is None else jsonable(chunk.values), "erased": chunk.body_bytes is None,
+        "next_actions": face.next(*ways, f"show {short} --raw", f"show {short} --body"),
+    }  # fmt: skip
+
+
+def _native(chunk: Chunk) -> dict[str, Any] | None:
+    ref = None if chunk.body_bytes is None else chunk.native_ref
+    return None if ref is None else {key: ref[key] for key in ("framework", "version", "codec", "digest", "size")}
+
+
+def _print(face: Face, chunk: Chunk) -> None:
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="head", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value, style in _facts(face, chunk):
+        facts.add_row(name, Text(value, style))
+    face.show(facts)
+    face.out.print()
+    if chunk.body_bytes is None:
+        face.line((f"The content was erased; {size(chunk.size)} with the digest above are what it was.", "warn"))
+        return
+    try:
+        values = chunk.values
+    except RathError as error:
+        face.line((f"The body cannot be read: {inert(str(error))}", "bad"))
+        return
+    for indent, key, text in _lines(values, 0):
+        label = Text("- " if key == "-" else f"{inert(key)}: " if key else "", "head")
+        face.show(Padding(label.append(text, "default"), (0, 0, 0, indent * 2), expand=False))
+
+
+def _facts(face: Face, chunk: Chunk) -> Iterator[tuple[str, str, str]]:
+    yield "chunk", chunk.id, "id"
+    yield "kind", inert(chunk.kind), style_of(chunk)
+    yield "at", format_time(chunk.at), ""
+    yield "number", str(chunk.position), ""
+    if chunk.run is not None:
+        yield "run", f"{inert(RunNames(face.store.backend).of(chunk) or '')} ({inert(chunk.run)})", "run"
+    if chunk.origin is not None:
+        origin = cast("dict[str, Any]", orjson.loads(chunk.origin))
+        yield "origin", ", ".join(f"{inert(str(key))} {inert(str(value))}" for key, value in origin.items()), ""
+    for parent in chunk.parents:
+        yield "parent", parent, "id"
+    if chunk.span is not None:
+        inside = f" in {inert(chunk.span.parent_id)}" if chunk.span.parent_id else ""
+        yield "span", f"{inert(chunk.span.span_id)}{inside}, trace {inert(chunk.span.trace_id)}", ""
+    yield "body", f"{chunk.body_digest} ({size(chunk.size)})", ""
+    native = _native(chunk)
+    if native is not None:
+        what = f"{native['framework']} {native['version']}, {native['codec']}, {size(native['size'])}"
+        yield "native", f"{inert(what)}\n{native['digest']}", ""
+    refs = [ref.name for ref in face.store.backend.refs() if ref.head == chunk.id]
+    if refs:
+        yield "tip of", inert(", ".join(refs)), "ref"
+
+
+def _lines(value: Any, indent: int, key: str = "") -> Iterator[tuple[int, str, str]]:
+    """Yield (indent, key, inert text) lines of a value, maps and lists opened; depth is bounded by the encoding's own limit."""
+    if isinstance(value, Mapping) and value:
+        if key:
+            yield indent, key, ""
+        found = cast("Mapping[Any, Any]", value)
+        for name in sorted(found, key=lambda name: (name != "type", str(name))):
+            yield from _lines(found[name], indent + bool(key), str(name))
+    elif isinstance(value, list | tuple) and value:
+        if key:
+            yield indent, key, ""
+        for item in cast("list[Any]", value):
+            yield from _item(item, indent + bool(key))
+    elif isinstance(value, str) and "\n" in value:
+        yield indent, key, ""
+        for line in value.split("\n"):
+            yield indent + 1, "", inert(line)
+    else:
+        yield indent, key, _scalar(value)
+
+
+def _item(item: Any, indent: int) -> Iterator[tuple[int, str, str]]:
+    """Yield a list's item with a dash before its first line."""
+    lines = _lines(item, indent + 1)
+    _, key, text = next(lines)
+    yield indent, f"- {key}" if key else "-", text
+    yield from lines
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return inert(value) if value else '""'
+    if isinstance(value, BlobRef):
+        return f"<{inert(value.media_type or 'blob')}, {size(value.size)}, {value.digest}>"
+    if isinstance(value, TreeRef):
+        return f"<{inert(value.form)} of {value.count}, {value.digest}>"
+    if isinstance(value, bytes):
+        return f"<{size(len(value))}: {value[:16].hex()}{'…' if len(value) > 16 else ''}>"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1024:
+        return hex(value)  # decimal digits of such numbers are slow, and Python refuses many of them
+    return dumps(escape(value, {})).decode()

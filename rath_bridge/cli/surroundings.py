@@ -1,0 +1,159 @@
+"""``adapters`` and ``doctor``: what is installed around us. Reads packages' metadata; imports no framework."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Final, cast
+
+from rich.text import Text
+
+from rath_bridge import __version__
+from rath_bridge.cli.face import AsJson, Face, sqlite_path, table
+from rath_bridge.cli.inert import inert, one_line
+from rath_bridge.cli.offered import has_commands
+from rath_bridge.cli.versions import satisfies
+from rath_bridge.errors import RathError
+from rath_bridge.plugins import Adapter, broken_adapters
+from rath_bridge.plugins import adapters as installed_adapters
+from rath_bridge.store import DEFAULT_URL
+
+BROKEN: Final = 1
+
+_MARKS: Final = {"ok": ("ok", "good"), "missing": ("missing", "dim"), "warning": ("warning", "warn"), "broken": ("broken", "bad")}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One row of the doctor's table."""
+
+    what: str
+    status: str
+    """``ok``, ``missing``, ``warning`` or ``broken``."""
+    installed: str | None
+    supported: str
+    advice: str = ""
+
+
+def adapters(face: Face, as_json: AsJson = False) -> int:
+    """List installed adapters and the frameworks they speak."""
+    whole, broken = _whole(), _broken()
+    if as_json:
+        rows = [
+            {
+                "name": name, "extra": one.extra, "commands": has_commands(one),
+                "frameworks": {p: {"supported": spec, "installed": installed(p)} for p, spec in one.SUPPORTED.items()},
+            }
+            for name, one in whole.items()
+        ]  # fmt: skip
+        face.json({"adapters": rows, "broken": broken, "next_actions": face.next("doctor")})
+        return BROKEN if broken else 0
+    found = table("ADAPTER", "COMMANDS", "FRAMEWORKS")
+    for name, one in whole.items():
+        versions = [(package, installed(package)) for package in one.SUPPORTED]
+        words = [Text.assemble(f"{inert(package)} ", (v or "not installed", "good" if v else "dim")) for package, v in versions]
+        commands = Text(f"rath-bridge {inert(name)}") if has_commands(one) else Text("·", "dim")
+        found.add_row(Text(inert(name), "name"), commands, Text(", ").join(words))
+    for name, reason in broken.items():
+        found.add_row(Text(inert(name), "name"), Text("·", "dim"), Text(f"cannot be loaded: {one_line(reason)}", "bad"))
+    face.show(found)
+    return BROKEN if broken else 0
+
+
+def doctor(face: Face, as_json: AsJson = False) -> int:
+    """Check what is installed: frameworks, drivers, the store.
+
+    What is missing is named with the line that installs it, and is no error. Status 1: something installed is broken.
+    """
+    facts = [*_ground(), *_frameworks(), _postgres(), _store(face)]
+    broken = any(fact.status == "broken" for fact in facts)
+    if as_json:
+        hints = [fact.advice for fact in facts if fact.advice.startswith("pip ")]
+        face.json({"healthy": not broken, "facts": [asdict(fact) for fact in facts], "next_actions": hints or face.next("ls")})
+        return BROKEN if broken else 0
+    found = table("", "INSTALLED", "SUPPORTED", "STATUS", "")
+    for fact in facts:
+        found.add_row(
+            Text(inert(fact.what), "name"), Text(one_line(fact.installed or "·", 40)), Text(fact.supported, "dim"),
+            Text(*_MARKS[fact.status]), Text(inert(fact.advice), "" if fact.status in ("broken", "warning") else "dim"),
+        )  # fmt: skip
+    face.show(found)
+    return BROKEN if broken else 0
+
+
+def installed(package: str) -> str | None:
+    """Return the version of an installed distribution."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _whole() -> dict[str, Adapter]:
+    return {name: one for name, one in installed_adapters().items() if isinstance(cast(object, one), Adapter)}
+
+
+def _broken() -> dict[str, str]:
+    lacking = {name: "it is no Adapter: members are missing" for name in installed_adapters() if name not in _whole()}
+    return {**broken_adapters(), **lacking}
+
+
+def _ground() -> Iterator[Fact]:
+    yield Fact("rath-bridge", "ok", __version__, "")
+    yield Fact("Python", "ok", platform.python_version(), ">=3.11")
+    new_enough = satisfies(sqlite3.sqlite_version, SQLITE)
+    advice = "" if new_enough else "this SQLite is older than the store needs: use a newer Python build"
+    yield Fact("SQLite", "ok" if new_enough else "broken", sqlite3.sqlite_version, SQLITE, advice)
+
+
+SQLITE: Final = ">=3.35"
+"""RETURNING came with 3.35."""
+
+
+def _frameworks() -> Iterator[Fact]:
+    for name, one in _whole().items():
+        for package, specifier in one.SUPPORTED.items():
+            version = installed(package)
+            if version is None:
+                yield Fact(package, "missing", None, specifier, f'pip install "rath-bridge[{one.extra}]"')
+            elif not satisfies(version, specifier):
+                yield Fact(package, "warning", version, specifier, f"the adapter {name} was not tried with this version")
+            else:
+                yield Fact(package, "ok", version, specifier)
+    for name, reason in _broken().items():
+        yield Fact(f"adapter {name}", "broken", None, "", f"cannot be loaded: {one_line(reason)}; reinstall or remove it")
+
+
+def _postgres() -> Fact:
+    version = installed("psycopg")
+    if version is None:
+        return Fact("psycopg", "missing", None, PSYCOPG, 'pip install "rath-bridge[postgres]"')
+    try:
+        import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport] - it fails where the C library is missing
+    except ImportError as error:
+        return Fact("psycopg", "broken", version, PSYCOPG, f"cannot be imported: {one_line(str(error), 120)}")
+    if not satisfies(version, PSYCOPG):
+        return Fact("psycopg", "warning", version, PSYCOPG, "this version was not tried")
+    return Fact("psycopg", "ok", version, PSYCOPG)
+
+
+PSYCOPG: Final = ">=3.2"
+
+
+def _store(face: Face) -> Fact:
+    """Open the store as a verb would; one that is not there yet is no fault."""
+    address = face.url or os.environ.get("RATH_BRIDGE_STORE") or DEFAULT_URL
+    shown = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", address)
+    path = sqlite_path(address)
+    if path is not None and not path.exists():
+        return Fact("store", "ok", None, "", f"{shown} is made when something is recorded")
+    try:
+        count = len(face.store.sessions())
+    except RathError as error:
+        return Fact("store", "warning", None, "", str(error))
+    return Fact("store", "ok", f"{count} sessions", "", shown)

@@ -52,7 +52,7 @@ for line in sys.stdin:
         reply["id"] = 9999
     if tool == "deep":
         value: object = 1
-        for _ in range(300):
+        for _ in range(180):
             value = [value]
         result["structuredContent"] = {"deep": value}
     if tool == "count":

@@ -22,7 +22,7 @@ import orjson
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest, new_nonce
 from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
-from rath_bridge.model.kinds import KINDS, RESERVED, Body, body_fields, body_of
+from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
@@ -117,7 +117,7 @@ def draft(
     Raises:
         EncodeError: A value cannot be kept; the error names its path (``body.arguments.x[3]``).
     """
-    kind = body.kind if body.kind != "unknown" else body.name  # type: ignore[attr-defined]
+    kind = body.name if isinstance(body, Unknown) else body.kind
     values = body_fields(body)
     if kind not in KINDS:
         if not _KIND.match(kind):

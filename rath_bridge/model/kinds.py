@@ -92,8 +92,8 @@ class Run(Body):
     phase: str
     """``begin`` or ``end``."""
     name: str
-    type: str = "agent"
-    """``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server`` or ``unattributed``."""
+    type: str | None = None
+    """At the beginning: ``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server`` or ``unattributed``."""
     parent: str | None = _generated()
     """The enclosing run's id; absent for a top-level run."""
     status: str | None = None

@@ -69,7 +69,11 @@ def _discover() -> tuple[dict[str, Any], dict[str, str]]:
     broken: dict[str, str] = {}
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name):
         try:
-            found[point.name] = point.load()
+            loaded = point.load()
+            missing = [name for name in ("name", "extra", "SUPPORTED", "recognises") if not hasattr(loaded, name)]
+            if missing:
+                raise AttributeError(f"{point.value} lacks {', '.join(missing)}")
+            found[point.name] = loaded
         except Exception as error:  # noqa: BLE001 - one broken plugin is reported, never fatal
             broken[point.name] = f"{type(error).__name__}: {error}"
             _log.warning("rath_bridge: adapter %s cannot be loaded: %s", point.name, broken[point.name])

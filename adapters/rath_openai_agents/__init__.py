@@ -1,0 +1,50 @@
+"""The rath_bridge adapter for the OpenAI Agents SDK: runs out and in, a tracing processor, a recording model, hooks.
+
+Imports without the SDK; the names below are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rath_openai_agents.hooks import RathRunHooks as RathRunHooks
+    from rath_openai_agents.processor import RathTracingProcessor as RathTracingProcessor
+    from rath_openai_agents.processor import install as install
+    from rath_openai_agents.record import RecordingModel as RecordingModel
+    from rath_openai_agents.run import wrap as wrap
+
+from rath_openai_agents.decode import decode as decode
+from rath_openai_agents.decode import recognises as recognises
+from rath_openai_agents.encode import encode as encode
+
+name: Final = "openai_agents"
+extra: Final = "openai-agents"
+SUPPORTED: Final[Mapping[str, str]] = {"openai-agents": ">=0.20"}
+
+_PUBLIC: Final = {
+    "RathTracingProcessor": "processor", "install": "processor", "RecordingModel": "record", "RathRunHooks": "hooks",
+    "wrap": "run",
+}  # fmt: skip
+
+__all__ = [
+    "SUPPORTED", "RathRunHooks", "RathTracingProcessor", "RecordingModel", "decode", "encode", "extra", "install", "name",
+    "recognises", "wrap",
+]  # fmt: skip
+
+
+def __getattr__(wanted: str) -> Any:
+    if wanted not in _PUBLIC:
+        raise AttributeError(f"module 'rath_openai_agents' has no attribute {wanted!r}")
+    from rath_bridge.plugins import require
+
+    require("agents", f"rath_openai_agents.{wanted}", extra)
+    value = getattr(import_module(f"rath_openai_agents.{_PUBLIC[wanted]}"), wanted)
+    globals()[wanted] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,398 @@
+"""What is known of one live trace: its spans as a tree of nodes, its runs, its transcript.
+
+The processor, the recording model and the hooks may all see one run, in any combination; they meet here, so that each thing is
+written once. A book lives from its trace's start to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import RLock
+from typing import Any, Final
+
+from agents.tracing import Span, Trace, get_current_span, get_current_trace
+
+from rath_bridge.model.chunk import Draft, Key, Native, SpanContext, now
+from rath_bridge.model.digests import Digest, new_id
+from rath_bridge.model.kinds import Body, Gap, Usage
+from rath_bridge.model.kinds import Span as SpanBody
+from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run, enter, leave, structure_only
+from rath_bridge.session import Store
+from rath_openai_agents.conversation import Conversation, ambient
+from rath_openai_agents.decode import origin
+from rath_openai_agents.inference import Call
+from rath_openai_agents.items import FRAMEWORK, plain
+
+_log: Final = logging.getLogger("rath_bridge")
+_HEX: Final = re.compile(r"[0-9a-f]{32}\Z")
+Tokens = tuple[Token["Recorder | None"], Token["RunHandle | None"]]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A span that has begun."""
+
+    span: Span[Any] | None
+    """The live span; None for the trace itself."""
+    parent: Node | None
+    kind: str
+    run: RunHandle
+    """The nearest run."""
+    talk: Conversation
+    context: SpanContext
+    """OpenTelemetry ids."""
+    began: int
+    """Microseconds since 1970."""
+    agent: str | None = None
+    turn: int | None = None
+    owns: bool = False
+    """It began ``run``."""
+    late: bool = False
+    """Its start was not seen."""
+    tokens: Tokens | None = None
+    raised: BaseException | None = None
+    """What was being handled when it began: not its own error."""
+    failed: tuple[str, str | None] | None = None
+    """How a run inside it failed: status and error."""
+    # what others have seen of it
+    observed: bool = False
+    """A recording model wrote this model call."""
+    call_id: str | None = None
+    started: bool = False
+    """Hooks saw the tool start ..."""
+    ended: bool = False
+    """... and end."""
+    # a turn's own
+    functions: list[Node] = field(default_factory=list["Node"])
+    held: Call | None = None
+    """A model call without usage, until the turn tells it."""
+    counted: bool = False
+    """A model call of this turn is on record, with usage."""
+    inner: Usage | None = None
+    """Tokens of agents used as tools inside this turn."""
+    turns: int = 0
+    """Turns of an agent that have ended."""
+
+
+class Book:
+    """One trace being recorded. Safe from any thread; its methods raise, the observers around it do not."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        owned: bool,
+        content: bool,
+        trace_id: str,
+        root: Node,
+        adopted: bool,
+        attributes: Mapping[str, Any],
+    ) -> None:
+        self.recorder, self.owned, self.content, self.trace_id = recorder, owned, content, trace_id
+        self.root, self.adopted, self.attributes = root, adopted, dict(attributes)
+        self.nodes: dict[str, Node] = {}
+        self.done: set[str] = set()
+        self.tasks = 0
+        self.withheld = False
+        """The run said ``trace_include_sensitive_data=False``."""
+        self.closed = False
+        self.lock = RLock()
+
+    # ---------------------------------------------------------------- write
+
+    def emit(
+        self,
+        body: Body,
+        node: Node,
+        *,
+        run: RunHandle | None = None,
+        at: int | None = None,
+        native: Native | None = None,
+        objects: Mapping[Digest, bytes] | None = None,
+    ) -> Draft | None:
+        """Queue a chunk of a node's run, with its OpenTelemetry ids."""
+        return write(
+            self.recorder,
+            body,
+            content=self.content,
+            run=run or node.run,
+            span=node.context,
+            at=at,
+            native=native,
+            objects=objects,
+        )
+
+    def enqueue(self, body: Body, node: Node, at: int | None = None) -> None:
+        """As `emit`, where nothing comes of it."""
+        self.emit(body, node, at=at)
+
+    # ---------------------------------------------------------------- runs
+
+    def begin(self, node: Node, name: str, type_: str, span_id: str) -> None:
+        """Begin a run of a node's own, and make it the ambient one (what a tool runs inside nests under it)."""
+        above = node.run
+        node.run = self.recorder.begin(
+            name, type_, parent=above, native_id=span_id, at=node.began, origin=origin(), attributes=self._marks(node)
+        )
+        node.context, node.owns = node.run.span, True
+        if not node.late:
+            node.tokens = enter(self.recorder, node.run)
+
+    def end(self, node: Node, status: str, error: str | None, at: int | None, **attributes: Any) -> None:
+        """End a node's own run."""
+        if node.tokens is not None:
+            leave(node.tokens)
+            node.tokens = None
+        self.recorder.end(node.run, status, error=error, at=at, origin=origin(), attributes=attributes)
+
+    def _marks(self, node: Node) -> dict[str, Any]:
+        return {"late": True} if node.late else {}
+
+    def finish(self, status: str | None = None) -> None:
+        """End the trace: what is still open is marked ``abandoned``; all of it is durable when this returns."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            for node in reversed(list(self.nodes.values())):
+                if node.owns:
+                    self.end(node, "abandoned", None, None)
+                elif node.span is not None:
+                    kind = node.span.span_data.type
+                    self.enqueue(SpanBody(name=kind, status="abandoned", attributes={"span_id": node.span.span_id}), node)
+            self.nodes.clear()
+            if self.adopted:
+                self.enqueue(SpanBody(name="trace", attributes={"trace_id": self.trace_id, **self.attributes}), self.root)
+            else:
+                found, error = self.root.failed or ("ok", None)
+                self.recorder.end(self.root.run, status or found, error=error, origin=origin())
+        if self.owned:
+            self.recorder.close()
+        else:
+            self.recorder.flush()
+
+
+def write(
+    recorder: Recorder,
+    body: Body,
+    *,
+    content: bool = True,
+    run: RunHandle | None = None,
+    span: SpanContext | None = None,
+    at: int | None = None,
+    native: Native | None = None,
+    objects: Mapping[Digest, bytes] | None = None,
+) -> Draft | None:
+    """Queue a chunk in an adapter's name; without ``content``, names, times and usage stay."""
+    if not content:
+        body, native, objects = structure_only(body), None, None
+    return recorder.emit(body, run=run, origin=origin(), span=span, at=at, native=native, objects=objects)
+
+
+# ------------------------------------------------------------------ the open books
+
+_books: Final[dict[str, list[Book]]] = {}
+_lock: Final = RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A run that `wrap` began for the trace that starts inside it."""
+
+    recorder: Recorder
+    talk: Conversation
+    run: RunHandle
+
+
+adopted: Final[ContextVar[Adopted | None]] = ContextVar("rath_openai_agents_adopted", default=None)
+
+
+def books(trace_id: str) -> Sequence[Book]:
+    """Return the open books of a trace: one for each session that records it."""
+    return _books.get(trace_id, ())
+
+
+def open_book(trace: Trace, recorder: Recorder, *, owned: bool, content: bool, late: bool = False) -> tuple[Book, bool]:
+    """Open a trace's book, or return the one that another observer of the same session has opened.
+
+    Returns:
+        The book, and whether it is new (so that the recorder is the book's to close).
+    """
+    with _lock:
+        for book in _books.get(trace.trace_id, ()):
+            if book.recorder is recorder or (book.recorder.store == recorder.store and book.recorder.name == recorder.name):
+                return book, False
+        attributes = {
+            "workflow_name": trace.name,
+            "group_id": getattr(trace, "group_id", None),
+            "metadata": getattr(trace, "metadata", None),
+        }
+        kept = {name: plain(value) for name, value in attributes.items() if value}
+        given = adopted.get()
+        inside = given is not None and given.recorder is recorder
+        if given is not None and inside:
+            run, talk = given.run, given.talk
+        else:
+            native_id = trace.trace_id
+            group = str(kept.get("group_id") or native_id)
+            run = recorder.begin(
+                trace.name or "trace", "workflow", parent=current_run() if current_recorder() is recorder else None,
+                native_id=native_id, trace_id=_otel_trace(native_id), origin=origin(), attributes=kept | ({"late": True} if late else {}),
+                keys=[Key(FRAMEWORK, group, "trace", native_id)],
+            )  # fmt: skip
+            talk = Conversation(recorder, run)
+        root = Node(None, None, "trace", run, talk, run.span, now())
+        book = Book(recorder, owned=owned, content=content, trace_id=trace.trace_id, root=root, adopted=inside, attributes=kept)
+        _books.setdefault(trace.trace_id, []).append(book)
+        return book, True
+
+
+def drop_book(book: Book) -> None:
+    """Forget a book whose trace has ended."""
+    with _lock:
+        left = [one for one in _books.get(book.trace_id, ()) if one is not book]
+        if left:
+            _books[book.trace_id] = left
+        else:
+            _books.pop(book.trace_id, None)
+
+
+def _otel_trace(trace_id: str) -> str:
+    """Return the 32 hexadecimal characters of ``trace_<32hex>``, or new ones for an id of another form."""
+    tail = trace_id.removeprefix("trace_")
+    return tail if _HEX.match(tail) else new_id(16)
+
+
+observed: Final[ContextVar[object | None]] = ContextVar("rath_openai_agents_observed", default=None)
+"""Set while a recording model has a call under way: what else sees the call adds nothing (law 7)."""
+
+
+# ------------------------------------------------------------------ where the calling code stands
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model call or a tool call belongs."""
+
+    recorder: Recorder
+    run: RunHandle | None
+    talk: Conversation
+    content: bool = True
+    node: Node | None = None
+    book: Book | None = None
+    agent: str | None = None
+    turn: int | None = None
+
+    def span(self) -> SpanContext | None:
+        """New OpenTelemetry ids under where this stands."""
+        above = self.node.context if self.node else self.run.span if self.run else None
+        return SpanContext(above.trace_id, new_id(8), above.span_id) if above else None
+
+    def emit(
+        self, body: Body, *, run: RunHandle | None = None, span: SpanContext | None = None, at: int | None = None,
+        native: Native | None = None, objects: Mapping[Digest, bytes] | None = None, content: bool = True,
+    ) -> Draft | None:  # fmt: skip
+        """Queue a chunk here."""
+        return write(
+            self.recorder,
+            body,
+            content=content and self.content,
+            run=run or self.run,
+            span=span,
+            at=at,
+            native=native,
+            objects=objects,
+        )
+
+
+def locate(store: Store | None, session: str | None) -> Place | None:
+    """Find where the calling code stands: the trace's book, else the ambient recorder.
+
+    Args:
+        store: Only a book or a recorder of this store, where the caller was given one.
+        session: Only this session, where the caller was given one.
+    """
+
+    def fits(recorder: Recorder) -> bool:
+        return (store is None or recorder.store == store) and session in (None, recorder.name)
+
+    trace = get_current_trace()
+    trace_id = trace.trace_id if trace is not None else None
+    for book in books(trace_id) if trace_id is not None else ():
+        if fits(book.recorder) or (session is None and current_recorder() is book.recorder):
+            span = get_current_span()
+            node = (book.nodes.get(span.span_id) if span is not None else None) or book.root
+            return Place(book.recorder, node.run, node.talk, book.content, node, book, node.agent, node.turn)
+    recorder = current_recorder()
+    if recorder is None or (session is not None and not fits(recorder)):
+        return None
+    run = current_run()
+    given = adopted.get()
+    if given is not None and given.recorder is recorder:
+        return Place(recorder, run, given.talk)
+    return Place(recorder, run, ambient(recorder, run, trace_id))
+
+
+# ------------------------------------------------------------------ errors and times
+
+
+def micros(text: str | None) -> int | None:
+    """Read a span's ISO time as microseconds since 1970."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return int(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
+    except ValueError:
+        return None
+
+
+def in_flight(node: Node) -> BaseException | None:
+    """Return the exception that is ending a span, if one is.
+
+    Plain and streamed runs attach errors to different spans (openai-agents-python issue 4070); what is being raised is the same.
+    """
+    error = sys.exc_info()[1]
+    return None if error is node.raised else error
+
+
+def describe(error: BaseException) -> str:
+    """Return type and text of an error."""
+    try:
+        return f"{type(error).__name__}: {error}"[:2000]
+    except Exception:  # noqa: BLE001 - a user's error whose own text cannot be made
+        return type(error).__name__
+
+
+def error_text(error: Mapping[str, Any] | None) -> str | None:
+    """Return a span's error as one text."""
+    if not error:
+        return None
+    data = error.get("data")
+    return str(error.get("message", "")) + (f": {plain(data)}" if data else "")
+
+
+@contextmanager
+def guard(recorder: Recorder | None, what: str, *, strict: bool = False) -> Generator[None]:
+    """Keep an observer's own failure out of the user's run: logged, and a ``gap`` on record."""
+    try:
+        yield
+    except Exception as error:
+        if strict or (recorder is not None and recorder.strict):
+            raise
+        _log.warning("rath_bridge: %s could not be recorded: %s", what, describe(error))
+        if recorder is not None:
+            write(recorder, Gap(count=1, reason=f"{what} could not be recorded: {type(error).__name__}"))
+
+
+__all__ = [
+    "Adopted", "Book", "Node", "Place", "adopted", "books", "describe", "drop_book", "error_text", "guard", "in_flight", "locate",
+    "micros", "observed", "open_book", "write",
+]  # fmt: skip

@@ -1,0 +1,152 @@
+"""Runs and item lists of the OpenAI Agents SDK -> chunks.
+
+Each message keeps its items' exact JSON as its native record (codec ``json``: an array), so that they go home as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any, Final, cast
+
+from rath_bridge.errors import DecodeError
+from rath_bridge.model.chunk import Draft, Native, draft
+from rath_openai_agents.items import (
+    FRAMEWORK,
+    MODEL_SIDE,
+    OUTPUTS,
+    Known,
+    dump,
+    from_bytes,
+    grouped,
+    item_list,
+    known,
+    long_texts,
+    message,
+)
+
+_RESULTS: Final = frozenset({"RunResult", "RunResultStreaming"})
+_OTHERS: Final = frozenset(
+    {
+        "message", "item_reference", "compaction", "compaction_trigger", "additional_tools", "configuration_update",
+        "mcp_approval_response",
+    }
+)  # fmt: skip
+_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
+
+
+def version() -> str:
+    """Return the installed version of the SDK; ``unknown`` without it (items can be read all the same)."""
+    try:
+        return metadata.version("openai-agents")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+_version: str | None = None
+
+
+def origin() -> dict[str, str]:
+    """Who records: for the envelope."""
+    global _version
+    if _version is None:
+        _version = version()
+    return {"adapter": "rath_openai_agents", "framework": FRAMEWORK, "version": _version}
+
+
+def recognises(obj: Any, /) -> bool:
+    """Tell a run's result, or a list of Responses-API items, from the rest; imports nothing."""
+    if type(obj).__module__ == "agents.result" and type(obj).__name__ in _RESULTS:
+        return True
+    if not isinstance(obj, list) or not obj:
+        return False
+    return all(_is_item(item) for item in cast("list[Any]", obj))
+
+
+def _is_item(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    found = cast("Mapping[Any, Any]", item)
+    kind = found.get("type", "message")
+    if kind == "message":
+        # OpenAI chat messages look alike, but carry these keys, or content parts of these types
+        return found.get("role") in _ROLES and "tool_calls" not in found and not _chat_content(found.get("content"))
+    return isinstance(kind, str) and (kind in MODEL_SIDE or kind in OUTPUTS or kind in _OTHERS)
+
+
+def _chat_content(content: Any) -> bool:
+    if not isinstance(content, list):
+        return content is None
+    parts = [cast("Mapping[str, Any]", part).get("type") for part in cast("list[Any]", content) if isinstance(part, Mapping)]
+    return any(kind in ("text", "image_url", "file") for kind in parts)
+
+
+def decode(obj: Any, /) -> tuple[Draft, ...]:
+    """Translate a ``RunResult`` or a list of input items into messages to append.
+
+    A result gives its input and its new items, each reply with the name of the agent that gave it; a list knows no agents.
+
+    Args:
+        obj: ``RunResult``, ``RunResultStreaming``, or a list of items (dicts, or the SDK's own values).
+
+    Raises:
+        DecodeError: An item is no JSON object; the error names its place.
+    """
+    if type(obj).__name__ in _RESULTS and not isinstance(obj, list):
+        given: Any = obj.input
+        said = [_item_of(run_item) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
+        agents = [getattr(run_item.agent, "name", None) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
+        items = item_list(given)
+        return (*drafts(items, place="input"), *drafts(said, agents, place="new_items"))
+    if not isinstance(obj, list | tuple):
+        raise DecodeError(type(obj).__name__, "expected a RunResult or a list of input items")
+    return tuple(drafts([_item_of(item) for item in cast("Sequence[Any]", obj)], place="items"))
+
+
+def _item_of(item: Any) -> Any:
+    if hasattr(item, "to_input_item"):
+        return item.to_input_item()
+    return dump(item) if hasattr(item, "model_dump") else item
+
+
+def drafts(items: Sequence[Any], agents: Sequence[str | None] = (), *, place: str) -> list[Draft]:
+    """Return one message for each item or reply in a list."""
+    found = [known(item, f"{place}[{i}]") for i, item in enumerate(items)]
+    names = list(agents) or [None] * len(found)
+    rows: list[Draft] = []
+    for start, stop in grouped([one.value for one in found]):
+        for first, last in _same_agent(names, start, stop):
+            group = found[first:last]
+            body = message([one.value for one in group], name=names[first] if group[0].value.get("role") != "user" else None)
+            rows.append(draft(body, origin=origin(), native=native(group), objects=texts(group)))
+    return rows
+
+
+def _same_agent(names: Sequence[str | None], start: int, stop: int) -> Iterable[tuple[int, int]]:
+    first = start
+    for i in range(start + 1, stop + 1):
+        if i == stop or names[i] != names[first]:
+            yield first, i
+            first = i
+
+
+def native(group: Sequence[Known]) -> Native:
+    """Return the native record of a message: a JSON array of its items."""
+    return Native(FRAMEWORK, origin()["version"], "json", b"[" + b",".join(one.data for one in group) + b"]")
+
+
+def texts(group: Sequence[Known]) -> dict[str, bytes]:
+    """Return the long texts of a message's items: their blobs are what the native record is kept around."""
+    return long_texts([one.value for one in group])
+
+
+def native_items(data: bytes, place: str) -> list[dict[str, Any]]:
+    """Read a message's native record.
+
+    Raises:
+        DecodeError: It is no array of objects.
+    """
+    found = from_bytes(data, place)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in cast("list[Any]", found)):
+        raise DecodeError(place, "a native record of openai_agents is a JSON array of items")
+    return cast("list[dict[str, Any]]", found)

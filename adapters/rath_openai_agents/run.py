@@ -1,0 +1,185 @@
+"""`wrap`: an agent that continues a Session, with everything on record."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from agents import Agent, Handoff, RunConfig, Runner
+from agents.models.interface import Model, ModelProvider
+
+from rath_bridge.model.report import LossReport
+from rath_bridge.recorder import Recorder, recorder_for
+from rath_bridge.session import Session, Store
+from rath_openai_agents.book import Adopted, adopted, guard, write
+from rath_openai_agents.conversation import Conversation
+from rath_openai_agents.decode import origin
+from rath_openai_agents.encode import encode
+from rath_openai_agents.hooks import RathRunHooks
+from rath_openai_agents.items import FRAMEWORK, item_list, key
+from rath_openai_agents.processor import watch_wrapped
+from rath_openai_agents.record import RecordingModel
+
+
+def wrap(agent: Agent[Any], store: Store, session: str | None = None, *, continues: LossReport | None = None) -> WrappedAgent:
+    """Return an agent that continues a session and records what it does.
+
+    The agent itself is left as it is: a run works on clones whose models record (those it hands off to as well). An agent used as a
+    tool runs as it is, and is recorded by its spans.
+
+    Args:
+        agent: Where runs start.
+        store: From ``rath_bridge.open_store``.
+        session: The session to continue; by default the ambient recorder's, else one named by the run's group id.
+        continues: The report of an ``encode`` whose items you pass to `WrappedAgent.run` yourself, so that they are known.
+    """
+    return WrappedAgent(agent, store, session, continues)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedAgent:
+    """Runs an agent on a session; a ``Transform`` (source: ``agents.Runner``)."""
+
+    agent: Agent[Any]
+    store: Store
+    session: str | None = None
+    continues: LossReport | None = None
+
+    async def run(self, input: Any = None, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        """As ``Runner.run``, behind what the session holds.
+
+        Args:
+            input: A text or items to say next; None goes on from what stands. With ``continues``, the whole list.
+            **options: Of ``Runner.run`` (``context``, ``max_turns``, ``hooks``, ``run_config``, ``session`` ...).
+
+        Returns:
+            The SDK's ``RunResult``.
+        """
+        with self._recorded(input, options) as (agent, items, settings, finish):
+            result = await Runner.run(agent, items, **settings)
+            finish(result)
+            return result
+
+    def run_sync(self, input: Any = None, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        """As ``Runner.run_sync``; see `run`."""
+        with self._recorded(input, options) as (agent, items, settings, finish):
+            result = Runner.run_sync(agent, items, **settings)
+            finish(result)
+            return result
+
+    def __call__(self, session: Session, /) -> Session:
+        """Go on from a session; returns it as it stands afterwards."""
+        replace(self, store=session.store, session=session.name).run_sync()
+        return session.latest()
+
+    async def acall(self, session: Session, /) -> Session:
+        """Async twin of calling it."""
+        await replace(self, store=session.store, session=session.name).run()
+        return session.latest()
+
+    # ---------------------------------------------------------------- inside
+
+    @contextmanager
+    def _recorded(self, given: Any, options: dict[str, Any]) -> Any:
+        config = options.get("run_config") or RunConfig()
+        recorder, owned = recorder_for(self.store, FRAMEWORK, config.group_id, self.session)
+        try:
+            items, report = self._input(recorder, given, options)
+            begun = recorder.run(
+                self.agent.name, "agent", native_id=config.group_id, manifest=report.rows() if report else (), origin=origin()
+            )
+            with begun as run:
+                talk = Conversation(recorder, run, report.manifest if report else (), bounded=True)
+                token = adopted.set(Adopted(recorder, talk, run))
+                watch_wrapped()
+
+                def finish(result: Any) -> None:
+                    with guard(recorder, "the end of a run"):
+                        talk.take_rest(
+                            result.to_input_list(), lambda body, native, objects: _write(recorder, run, body, native, objects)
+                        )
+
+                try:
+                    yield _Clones(recorder).of(self.agent), items, self._settings(config, options, recorder), finish
+                finally:
+                    adopted.reset(token)
+        finally:
+            if owned:
+                recorder.close()
+
+    def _input(self, recorder: Recorder, given: Any, options: dict[str, Any]) -> tuple[Any, LossReport | None]:
+        """Return what to run on, and the report of what of it is known."""
+        if self.continues is not None:
+            return given, self.continues
+        if options.get("session") is not None:  # the SDK's own session hands the history over
+            return given, None
+        history, report = encode(recorder.session)
+        new = [] if given is None else item_list(given)
+        keys = [entry.digest for entry in report.manifest]
+        if len(new) > len(keys) and [key(item) for item in new[: len(keys)]] == keys:
+            return new, report  # the list holds the history already
+        return [*history, *new], report
+
+    def _settings(self, config: RunConfig, options: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
+        model = RecordingModel(config.model, recorder) if isinstance(config.model, Model) else config.model
+        provider = _Recording(config.model_provider, recorder)
+        hooks = RathRunHooks(recorder.store, session=recorder.name, also=options.get("hooks"))
+        return {**options, "hooks": hooks, "run_config": replace(config, model=model, model_provider=provider)}
+
+
+def _write(recorder: Recorder, run: Any, body: Any, native: Any, objects: Any) -> None:
+    write(recorder, body, run=run, span=run.span, native=native, objects=objects)
+
+
+class _Recording(ModelProvider):
+    """Records the models that are asked for by name."""
+
+    def __init__(self, inner: ModelProvider, recorder: Recorder) -> None:
+        self.inner, self._recorder = inner, recorder
+
+    def get_model(self, model_name: str | None) -> Model:
+        model = self.inner.get_model(model_name)
+        return model if isinstance(model, RecordingModel) else RecordingModel(model, self._recorder)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class _Clones:
+    """Clones of an agent graph; handoffs may lead in circles."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+
+    def of(self, agent: Agent[Any]) -> Agent[Any]:
+        known = self._made.get(id(agent))
+        if known is not None:
+            return known[1]
+        model = agent.model
+        if isinstance(model, Model) and not isinstance(model, RecordingModel):
+            model = RecordingModel(model, self._recorder)
+        clone = agent.clone(model=model, model_settings=agent.model_settings)
+        self._made[id(agent)] = (agent, clone)
+        clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
+        return clone
+
+    def _handoff(self, one: Any) -> Any:
+        if isinstance(one, Agent):
+            return self.of(cast("Agent[Any]", one))
+        if not isinstance(one, Handoff):
+            return one
+        again = copy.copy(cast("Any", one))
+        invoke: Callable[..., Any] = again.on_invoke_handoff
+
+        async def led(context: Any, arguments: Any) -> Any:
+            return self.of(await invoke(context, arguments))
+
+        again.on_invoke_handoff = led
+        return again
+
+
+__all__ = ["WrappedAgent", "wrap"]

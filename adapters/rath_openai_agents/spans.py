@@ -1,0 +1,379 @@
+"""What each span becomes: runs, model calls, tool calls, handoffs, guardrails; all else a ``span`` chunk.
+
+Content is read from the live attributes (``span_data.response``, ``.input``), since ``export()`` leaves most of it out. A span's type
+is ``span_data.type``: ``export()`` shows tasks and turns as ``custom``.
+"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from agents.tracing import Span
+
+from rath_bridge.model.chunk import SpanContext, now
+from rath_bridge.model.digests import new_id
+from rath_bridge.model.kinds import Guardrail, Handoff, ToolCall, ToolResult
+from rath_bridge.model.kinds import Span as SpanBody
+from rath_bridge.recorder import Recorder
+from rath_openai_agents.book import Book, Node, describe, error_text, in_flight, micros, observed, write
+from rath_openai_agents.chat import items_of, output_of
+from rath_openai_agents.conversation import Conversation, Write
+from rath_openai_agents.inference import Call, definitions, finish_reason, less, usage_of
+from rath_openai_agents.items import dump, item_list, parse, plain
+
+
+def start(book: Book, span: Span[Any], *, late: bool = False) -> None:
+    """Note that a span has begun; runs are written now, the rest at its end, when it holds its data."""
+    with book.lock:
+        if span.span_id in book.nodes or span.span_id in book.done or book.closed:
+            return
+        data = span.span_data
+        above = (book.nodes.get(span.parent_id) if span.parent_id else None) or book.root
+        context = SpanContext(above.context.trace_id, new_id(8), above.context.span_id)
+        node = Node(
+            span,
+            above,
+            data.type,
+            above.run,
+            above.talk,
+            context,
+            micros(span.started_at) or now(),
+            above.agent,
+            above.turn,
+            late=late,
+        )
+        node.raised = sys.exc_info()[1]
+        book.nodes[span.span_id] = node
+        if data.type == "task":
+            _start_task(book, node, span)
+        elif data.type == "agent":
+            node.agent, node.turn = data.name, None
+            book.begin(node, data.name, "agent", span.span_id)
+        elif data.type == "turn":
+            node.turn = data.turn
+        elif data.type == "function":
+            above.functions.append(node)
+        elif data.type in ("response", "generation"):
+            node.observed = observed.get() is not None
+
+
+def _start_task(book: Book, node: Node, span: Span[Any]) -> None:
+    """A task right under the trace is the trace's own run; deeper down it is an agent used as a tool."""
+    if node.parent is book.root:
+        book.tasks += 1
+        if book.tasks > 1 or not book.adopted:
+            node.talk = Conversation(book.recorder, book.root.run, bounded=True)
+    else:
+        book.begin(node, span.span_data.name, "workflow", span.span_id)
+        node.talk = Conversation(book.recorder, node.run, bounded=True)
+
+
+def end(book: Book, span: Span[Any]) -> None:
+    """Write what a span became."""
+    with book.lock:
+        if span.span_id in book.done:
+            return
+        if span.span_id not in book.nodes:
+            start(book, span, late=True)
+        node = book.nodes.pop(span.span_id)
+        book.done.add(span.span_id)
+        _ENDS.get(node.kind, _other)(book, node, span)
+
+
+def _failure(book: Book, node: Node, span: Span[Any]) -> tuple[str, str | None]:
+    error = in_flight(node)
+    if error is not None:
+        status = "error" if isinstance(error, Exception) and not isinstance(error, CancelledError) else "cancelled"
+        # with trace_include_sensitive_data=False, an error's own words are withheld as well
+        return status, type(error).__name__ if book.withheld else describe(error)
+    text = error_text(span.error)
+    return ("error", text) if text else ("ok", None)
+
+
+def _marks(node: Node, span: Span[Any], **more: Any) -> dict[str, Any]:
+    marks = {"span_id": span.span_id, "parent_id": span.parent_id, **more}
+    if node.late:
+        marks["late"] = True
+    return {name: value for name, value in marks.items() if value is not None}
+
+
+def _withhold(book: Book, marks: dict[str, Any]) -> None:
+    """Mark that ``trace_include_sensitive_data=False`` kept content back."""
+    book.withheld = True
+    marks["content"] = "withheld"
+
+
+def _seconds(span: Span[Any]) -> float | None:
+    began, ended = micros(span.started_at), micros(span.ended_at)
+    return None if began is None or ended is None else (ended - began) / 1e6
+
+
+# ------------------------------------------------------------------ runs
+
+
+def _run_failure(book: Book, node: Node, span: Span[Any]) -> tuple[str, str | None]:
+    """How a run ended; in a streamed run the error may stand on the agent's span alone."""
+    status, error = _failure(book, node, span)
+    if status == "ok" and node.failed is not None:
+        status, error = node.failed
+    if status != "ok" and node.parent is not None and node.parent.kind in ("task", "trace"):
+        node.parent.failed = (status, error)
+    return status, error
+
+
+def _task(book: Book, node: Node, span: Span[Any]) -> None:
+    status, error = _run_failure(book, node, span)
+    if node.owns:
+        book.end(node, status, error, micros(span.ended_at), usage_total=plain(span.span_data.usage))
+    else:
+        _other(book, node, span)
+
+
+def _agent(book: Book, node: Node, span: Span[Any]) -> None:
+    status, error = _run_failure(book, node, span)
+    data = span.span_data
+    about = {"tools": plain(data.tools), "handoffs": plain(data.handoffs), "output_type": data.output_type}
+    book.end(node, status, error, micros(span.ended_at), **{name: value for name, value in about.items() if value})
+
+
+def _turn(book: Book, node: Node, span: Span[Any]) -> None:
+    if node.parent is not None:
+        node.parent.turns += 1
+    usage = usage_of(span.span_data.usage)
+    if usage is not None:  # the turn of an agent that uses this one as a tool counts these tokens as well
+        outer = _turn_above(node)
+        if outer is not None:
+            outer.inner = usage if outer.inner is None else outer.inner + usage
+        usage = usage if node.inner is None else less(usage, node.inner)
+    if not node.counted and usage is not None and usage.total_tokens:
+        call = node.held or Call(observer="span", agent=node.agent, attributes={"basis": "turn"})
+        call.usage = usage
+        _emit_call(book, node, call)
+    elif node.held is not None:
+        _emit_call(book, node, node.held)
+    node.held = None
+    _other(book, node, span)
+
+
+def _turn_above(node: Node) -> Node | None:
+    above = node.parent
+    while above is not None and above.kind != "turn":
+        above = above.parent
+    return above
+
+
+# ------------------------------------------------------------------ model calls
+
+
+def _response(book: Book, node: Node, span: Span[Any]) -> None:
+    if node.observed:
+        return
+    data = span.span_data
+    response = data.response
+    call = Call(
+        observer="span", agent=node.agent, provider="openai", duration=_seconds(span), error=_failure(book, node, span)[1]
+    )
+    call.attributes = _marks(node, span)
+    call.usage = usage_of(data.usage)
+    call.response_id = getattr(data, "_response_id", None)
+    if response is None and data.input is None:
+        if call.error is None:
+            _withhold(book, call.attributes)
+        _finish_call(book, node, call)
+        return
+    items = item_list(data.input) if data.input is not None else []
+    call.given = node.talk.take_input(items, writer(book, node), turn=node.turn)
+    if response is not None:
+        call.output = [dump(item) for item in response.output]
+        call.response_id, call.model, call.response_model = response.id, response.model, response.model
+        call.usage = usage_of(response.usage) or call.usage
+        call.finish = finish_reason(call.output)
+        call.request = {"system": plain(response.instructions), "params": _params(response)}
+        call.request["tools"] = definitions([dump(tool) for tool in response.tools or ()], call.request_objects)
+    _finish_call(book, node, call)
+    if response is not None:
+        node.talk.take_output(call.output, writer(book, node), name=node.agent, turn=node.turn, finish_reason=call.finish)
+
+
+def _generation(book: Book, node: Node, span: Span[Any]) -> None:
+    if node.observed:
+        return
+    data = span.span_data
+    config = dict(data.model_config or {})
+    call = Call(observer="span", agent=node.agent, model=data.model, duration=_seconds(span), error=_failure(book, node, span)[1])
+    call.attributes = _marks(node, span)
+    call.usage = usage_of(data.usage)
+    call.request = {"params": {name: plain(value) for name, value in config.items() if value is not None}}
+    if data.input is None and data.output is None:
+        if data.usage is not None:
+            _withhold(book, call.attributes)
+        _finish_call(book, node, call)
+        return
+    system, items = items_of(data.input or ())
+    if system is not None:
+        call.request["system"] = system
+    call.given = node.talk.take_input(items, writer(book, node), turn=node.turn, exact=False)
+    call.output = output_of(data.output or ())
+    call.finish = finish_reason(call.output) if call.output else None
+    _finish_call(book, node, call)
+    if call.output:
+        node.talk.take_output(
+            call.output, writer(book, node), name=node.agent, turn=node.turn, finish_reason=call.finish, exact=False
+        )
+
+
+def _params(response: Any) -> dict[str, Any]:
+    names = (
+        "temperature",
+        "top_p",
+        "max_output_tokens",
+        "tool_choice",
+        "parallel_tool_calls",
+        "truncation",
+        "reasoning",
+        "service_tier",
+    )
+    found = {name: getattr(response, name, None) for name in names}
+    return {name: plain(value) for name, value in found.items() if value is not None}
+
+
+def _finish_call(book: Book, node: Node, call: Call) -> None:
+    """Write a model call; one without usage waits for its turn's end, which may tell it."""
+    turn = node.parent
+    if call.usage is None and call.error is None and turn is not None and turn.kind == "turn" and turn.held is None:
+        turn.held = call
+        return
+    if turn is not None and call.usage is not None:
+        turn.counted = True
+    _emit_call(book, node, call)
+
+
+def _emit_call(book: Book, node: Node, call: Call) -> None:
+    body, native, objects = call.chunk()
+    if book.emit(body, node, native=native, objects=objects) is not None and call.given is not None:
+        node.talk.saved(call.given)
+
+
+def writer(book: Book, node: Node) -> Write:
+    """Return what writes messages into the transcript that a node belongs to."""
+
+    def write(body: Any, native: Any, objects: Any) -> None:
+        book.emit(body, node, run=node.talk.run, native=native, objects=objects)
+
+    return write
+
+
+# ------------------------------------------------------------------ tools, handoffs, guardrails
+
+
+def _function(book: Book, node: Node, span: Span[Any]) -> None:
+    if node.ended:
+        return
+    data = span.span_data
+    if not node.started:
+        _start_function(book, node, span)
+    status, error = _failure(book, node, span)
+    marks = _marks(node, span)
+    basis = None if node.started else "inferred"
+    if status == "cancelled":
+        body = ToolResult(
+            name=data.name, call_id=node.call_id, status="no_response", reason="cancelled", error=error, basis=basis
+        )
+    else:
+        body = ToolResult(
+            name=data.name, call_id=node.call_id, status=status, result=plain(data.output), error=error, basis=basis
+        )
+    book.emit(replace(body, duration=_seconds(span), attributes=marks), node, at=micros(span.ended_at))
+
+
+def _start_function(book: Book, node: Node, span: Span[Any]) -> None:
+    data = span.span_data
+    _pair(node)
+    mcp: Mapping[str, Any] = data.mcp_data or {}
+    marks = _marks(node, span)
+    if data.input is None:
+        _withhold(book, marks)
+    body = ToolCall(
+        name=data.name, arguments=parse(data.input), call_id=node.call_id, type="mcp" if mcp else "function", server=mcp.get("server"),
+        agent=node.agent, basis="inferred", attributes=marks,
+    )  # fmt: skip
+    book.emit(body, node, at=node.began)
+
+
+def _pair(node: Node) -> None:
+    """Give call ids to this function span and those that began before it, in the order in which the model asked."""
+    siblings = node.parent.functions if node.parent is not None else [node]
+    for one in siblings:
+        if one.call_id is None and not one.started and one.span is not None:
+            data = one.span.span_data
+            asked = one.talk.pair(data.name, parse(data.input), any_arguments=data.input is None)
+            one.call_id = asked.call_id if asked else None
+        if one is node:
+            return
+
+
+def _handoff(book: Book, node: Node, span: Span[Any]) -> None:
+    data = span.span_data
+    asked = node.talk.pair_handoff(data.to_agent)
+    exact = asked is not None and asked.to_agent is not None
+    marks = _marks(node, span, error=error_text(span.error))
+    body = Handoff(
+        from_agent=data.from_agent, to_agent=data.to_agent, call_id=asked.call_id if asked else None,
+        input=asked.arguments if asked else None, basis=None if exact or asked is None else "inferred", attributes=marks,
+    )  # fmt: skip
+    book.emit(body, node, at=micros(span.ended_at))
+
+
+def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
+    above = node.parent
+    # plain runs check the input inside the first turn; streamed ones beside it, under the agent, where outputs are checked too
+    stage = "input" if above is not None and (above.kind == "turn" or not above.turns) else "output"
+    marks = _marks(node, span, error=_failure(book, node, span)[1])
+    body = Guardrail(
+        name=span.span_data.name, stage=stage, triggered=span.span_data.triggered, agent=node.agent, attributes=marks
+    )
+    book.emit(body, node, at=micros(span.ended_at))
+
+
+# ------------------------------------------------------------------ the rest
+
+
+def _other(book: Book, node: Node, span: Span[Any]) -> None:
+    """Keep a span of any other type with all its attributes."""
+    status, error = _failure(book, node, span)
+    book.emit(_kept(span, status, _marks(node, span, error=error)), node, at=micros(span.ended_at))
+
+
+def late(recorder: Recorder, span: Span[Any], *, content: bool) -> None:
+    """Keep a span that ended after its trace: marked, with all its attributes."""
+    marks = {"trace_id": span.trace_id, "span_id": span.span_id, "parent_id": span.parent_id, "late": True}
+    error = error_text(span.error)
+    body = _kept(span, "error" if error else "ok", {**marks, "error": error})
+    write(recorder, body, content=content, at=micros(span.ended_at))
+
+
+def _kept(span: Span[Any], status: str, marks: dict[str, Any]) -> SpanBody:
+    data = span.span_data
+    about = {name: plain(value) for name, value in _attributes(data).items() if value is not None}
+    kind = str(data.type)
+    return SpanBody(
+        name=str(about.pop("name", kind)) if kind == "custom" else kind, status=status, duration=_seconds(span),
+        attributes={**marks, "type": kind, **about}, scope="openai_agents",
+    )  # fmt: skip
+
+
+def _attributes(data: Any) -> dict[str, Any]:
+    names = [name for cls in type(data).__mro__ for name in getattr(cls, "__slots__", ())]
+    found = {name: getattr(data, name, None) for name in names if not name.startswith("_")}
+    found.update({name: value for name, value in getattr(data, "__dict__", {}).items() if not name.startswith("_")})
+    return found
+
+
+_ENDS: Final = {
+    "task": _task, "agent": _agent, "turn": _turn, "response": _response, "generation": _generation, "function": _function,
+    "handoff": _handoff, "guardrail": _guardrail,
+}  # fmt: skip

@@ -101,7 +101,7 @@ class _Search:
         if chunk.body_bytes is None:
             return
         if self._may_hold(chunk.body_bytes):
-            values = self._values(chunk)
+            values = self._values(chunk.body_bytes)
             yield from ((path, excerpt, None) for path, excerpt in self._leaves(values))
         if chunk.kind == "workspace":
             files = decode(chunk.body_bytes).get("files")
@@ -124,11 +124,13 @@ class _Search:
             self._texts[name] = self._utf8 in data
         return any(self._texts[name] for name in references(orjson.loads(body), loadable=True))
 
-    def _values(self, chunk: Chunk) -> Any:
+    def _values(self, body: bytes) -> Any:
+        """The body as it is searched: long texts read in, unless one of them is looked for by its digest."""
         try:
-            values: dict[str, Any] = decode(chunk.body_bytes or b"{}", self._reader.objects)
+            by_name = self._is_digest and self._utf8 in body
+            values: dict[str, Any] = decode(body, None if by_name else self._reader.objects)
         except MissingObjectError:
-            values = decode(chunk.body_bytes or b"{}")
+            values = decode(body)
         return {key: value for key, value in values.items() if key not in RESERVED or (self._is_digest and key == "native")}
 
     def _leaves(self, values: Any) -> Iterator[tuple[Path, str]]:

@@ -112,6 +112,8 @@ class _Check:
                     yield Finding(expected or place, problems.get(position, "the chunk is missing from its line"), place)
                     expected, child = None, None
                     continue
+                if position in problems:
+                    yield Finding(chunk.id, problems[position], place)
                 if expected is not None and chunk.id != expected:
                     yield Finding(expected, f"it belongs here, but {chunk.id} stands in its place", place)
                 if self.seen.get(chunk.id) == stretch:
@@ -152,15 +154,20 @@ class _Check:
         while parts:
             first, end = parts.pop()
             try:
-                found |= {chunk.position: chunk for chunk in self._reader.line(head, first, end)}
+                page = list(self._reader.line(head, first, end))
             except StoreUnavailableError:
                 raise
             except Exception as error:  # noqa: BLE001 - damage may raise anything
-                if end - first == 1:
-                    problems[first] = _unreadable(error)
-                else:
-                    middle = (first + end) // 2
-                    parts += [(first, middle), (middle, end)]
+                page, problems[first] = [], _unreadable(error)
+            sound = [chunk.position for chunk in page] == list(range(first, end))
+            if not sound and end - first > 1:
+                middle = (first + end) // 2
+                parts += [(first, middle), (middle, end)]
+                problems.pop(first, None)
+                continue
+            found |= dict(zip(range(first, end), page, strict=False))
+            if page and not sound:
+                problems[first] = f"it says that it stands at position {page[0].position}"
         return found, problems
 
     def _chunk(self, chunk: Chunk, place: str) -> Generator[Finding, None, Any]:

@@ -20,17 +20,17 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
-from threading import Condition, RLock, Thread
+from threading import Condition, Lock, RLock, Thread
 from time import monotonic
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from rath_bridge.errors import RathError, RecorderError, StoreError
+from rath_bridge.errors import RecorderError, StoreError
 from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
-from rath_bridge.model.kinds import Body, Gap, Inference, Message, Run, ToolCall, ToolResult
+from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run
 from rath_bridge.model.parts import BlobPart, Part
 from rath_bridge.redaction import DEFAULT, Redactor
 from rath_bridge.session import Session, Store, native_name
@@ -53,6 +53,8 @@ class RunHandle:
     name: str
     span: SpanContext
     parent: RunHandle | None = None
+    over: bool = field(default=False, compare=False)
+    """Set by `Recorder.end`: async hooks cannot always undo `enter`, and an ended run must not stay ambient."""
 
     @property
     def top(self) -> RunHandle:
@@ -69,13 +71,17 @@ _all: WeakSet[Recorder] = WeakSet()
 
 
 def current_recorder() -> Recorder | None:
-    """Return the ambient recorder, if there is one."""
-    return _recorder.get()
+    """Return the ambient recorder, if there is one that is not closed."""
+    found = _recorder.get()
+    return None if found is None or found._closed else found  # noqa: SLF001 - same module
 
 
 def current_run() -> RunHandle | None:
-    """Return the run that the calling code works in, if it is known."""
-    return _run.get()
+    """Return the run that the calling code works in, if it is known: the innermost that has not ended."""
+    found = _run.get()
+    while found is not None and found.over:
+        found = found.parent
+    return found
 
 
 class _Auto:
@@ -119,7 +125,8 @@ class Recorder:
         self._last_error: Exception | None = None
         self._retrying = False
         self._acknowledged = session.position
-        self._lock = RLock()
+        self._lock = RLock()  # held while the store is written
+        self._gate = Lock()  # held for moments: an observer never waits for a store that is slow or down
         self._wake = Condition()
         self._thread: tuple[int, Thread] | None = None
         self._closed = False
@@ -165,13 +172,16 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
             self._fault(f"cannot keep a {body.kind} chunk: {error}", error)
             return None
-        with self._lock:
-            if len(self._queue) >= self._limit:
+        with self._gate:
+            full = len(self._queue) >= self._limit
+            if full:
                 self._lost += 1
-                if self._lost == 1:
-                    _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self._session.name)
-                return None
-            self._queue.append(item)
+            else:
+                self._queue.append(item)
+        if full:
+            if self._lost == 1:
+                _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self._session.name)
+            return None
         self._start()
         return item
 
@@ -206,16 +216,7 @@ class Recorder:
     def _clean(self, objects: Mapping[Digest, bytes]) -> Mapping[Digest, bytes]:
         """Refuse to store an item with a known secret: its digest is in a tree already, so it can only be left out."""
         assert self.redactor is not None
-        kept: dict[Digest, bytes] = {}
-        for name, data in objects.items():
-            try:
-                text = data.decode()
-            except UnicodeDecodeError:
-                kept[name] = data
-                continue
-            if self.redactor.text(text) == text:
-                kept[name] = data
-        return kept
+        return {name: data for name, data in objects.items() if self.redactor.data(data) is data}
 
     def append(self, *drafts: Draft) -> tuple[Chunk, ...]:
         """Write drafts now, behind all that was queued; when it returns they are durable.
@@ -230,8 +231,7 @@ class Recorder:
     def flush(self) -> bool:
         """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
         with self._lock:
-            self._drain(raise_errors=self.strict)
-            return not self._queue
+            return self._drain(raise_errors=self.strict)
 
     @property
     def session(self) -> Session:
@@ -295,6 +295,7 @@ class Recorder:
         """Record that a run has ended; the end of a top-level run is acknowledged."""
         body = Run(phase="end", name=run.name, status=status, error=error, attributes=dict(attributes or {}))
         self.emit(body, run=run, origin=origin, span=run.span, at=at)
+        object.__setattr__(run, "over", True)
         if run.parent is None:
             self.flush()
 
@@ -356,8 +357,9 @@ class Recorder:
 
     def after_fork(self) -> None:
         """In a forked child: do not write what the parent has queued, nor wait for locks that nobody will release."""
-        self._queue, self._lost = deque(), 0
-        self._lock, self._wake, self._thread = RLock(), Condition(), None
+        self._queue, self._lost, self._retrying = deque(), 0, False
+        self._lock, self._gate, self._wake, self._thread = RLock(), Lock(), Condition(), None
+        self._unattributed, self._unattributed_count = None, 0
 
     # ---------------------------------------------------------------- inside
 
@@ -370,8 +372,11 @@ class Recorder:
             with self._lock:
                 if self._thread is None or self._thread[0] != pid or not self._thread[1].is_alive():
                     thread = Thread(target=self._work, name="rath_bridge-recorder", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError:  # the interpreter is going down: what is queued is written at exit
+                        return
                     self._thread = (pid, thread)
-                    thread.start()
 
     def _work(self) -> None:
         while not self._closed:
@@ -381,21 +386,31 @@ class Recorder:
                 with self._lock:
                     self._drain(raise_errors=False)
 
-    def _drain(self, *, raise_errors: bool) -> None:
-        """Write the queue in order; on failure keep it, and say so once."""
+    def _drain(self, *, raise_errors: bool) -> bool:
+        """Write the queue in order, then the gap that was counted meanwhile; True when all that was queued is durable."""
         if not self._queue and not self._lost:
-            return
+            return True
         if monotonic() < self._down_until and not raise_errors and not self._closed:
-            return
-        batch = list(self._queue)
-        if self._retrying:  # the last attempt may have been committed although its answer was lost
-            batch = self._not_yet_standing(batch)
-        if self._lost:
-            batch.append(draft(Gap(count=self._lost, reason="the spool was full while the store was down")))
+            return False
+        if not self._send(raise_errors=raise_errors):
+            return False
+        with self._gate:
+            if not self._lost:
+                return True
+            self._queue.append(draft(Gap(count=self._lost, reason="the spool was full while the store was down")))
+            self._lost = 0
+        return self._send(raise_errors=raise_errors)
+
+    def _send(self, *, raise_errors: bool) -> bool:
+        """Write what is queued now; on failure keep it, and say so once."""
+        with self._gate:
+            batch = list(self._queue)
         try:
-            if batch:
-                self._write(batch)
-        except RathError as error:
+            # After a failure, the last attempt may have been committed although its answer was lost.
+            fresh = self._not_yet_standing(batch) if self._retrying else batch
+            if fresh:
+                self._write(fresh)
+        except Exception as error:  # whatever a store raises, the user's run goes on
             self._retrying = True
             self._down_until = monotonic() + 1.0
             if self._last_error is None:
@@ -405,17 +420,18 @@ class Recorder:
                 if not self.strict:
                     raise
                 raise RecorderError(f"recording to {self.name} failed: {error}") from error
-            return
-        self._queue.clear()
-        self._lost, self._retrying, self._last_error = 0, False, None
+            return False
+        with self._gate:
+            for _ in batch:
+                self._queue.popleft()
+        self._retrying, self._last_error = False, None
+        return True
 
     def _not_yet_standing(self, batch: list[Draft]) -> list[Draft]:
         """Leave out drafts that stand already: a body's nonce makes its digest unique."""
-        try:
-            line = self._session.latest().chunks()
-            standing = {chunk.body_digest for chunk in line if chunk.position > self._acknowledged}
-        except RathError:
-            return batch
+        tip = self._session.latest()
+        line = self.store.backend.line(tip.head, self._acknowledged + 1)
+        standing = {chunk.body_digest for chunk in line}
         return [item for item in batch if item.body_digest not in standing]
 
     def _write(self, drafts: Sequence[Draft]) -> tuple[Chunk, ...]:
@@ -430,7 +446,7 @@ class Recorder:
             raise RecorderError(problem) from error
         _log.warning("rath_bridge: %s", problem)
         if not isinstance(error, StoreError):
-            with self._lock:
+            with self._gate:
                 self._queue.append(draft(Gap(count=1, reason=problem.encode("utf-8", "replace").decode()[:400])))
             self._start()
 
@@ -439,27 +455,28 @@ def structure_only(body: Body) -> Body:
     """Return a body without content: names, ids, times and usage stay."""
     if isinstance(body, Message):
         return replace(body, parts=tuple(_without_content(part) for part in body.parts), attributes={})
-    if isinstance(body, Inference):
-        return replace(body, request={}, input=None, output=(), attributes={})
-    if isinstance(body, ToolCall):
-        return replace(body, arguments=None, attributes={})
-    if isinstance(body, ToolResult):
-        return replace(body, result=None, error="error" if body.error else None, attributes={})
     if isinstance(body, Run):
-        return replace(body, system_instructions=None, tools=(), attributes={})
+        counts = {name: value for name, value in body.attributes.items() if type(value) in (int, float, bool)}
+        return replace(body, system_instructions=None, tools=(), attributes=counts, error=_error_name(body.error))
     content: dict[str, Any] = {
-        "input": None,
-        "output": None,
-        "text": "",
-        "message": "",
-        "subject": None,
-        "query": None,
-        "items": (),
-    }
+        "input": None, "output": () if isinstance(body, Inference) else None, "request": {}, "arguments": None, "result": None,
+        "text": "", "message": "", "subject": None, "query": None, "items": (), "events": (), "envelope": None, "state": None,
+        "lists": {}, "writes": (), "files": None, "spec": {}, "attributes": {},
+    }  # fmt: skip
     held = {name: empty for name, empty in content.items() if hasattr(body, name)}
-    if hasattr(body, "attributes"):
-        held["attributes"] = {}
+    if hasattr(body, "error"):
+        held["error"] = _error_name(cast(Any, body).error)
+    if isinstance(body, (Route, Approval)):
+        held["reason"] = None
     return replace(body, **held)
+
+
+def _error_name(error: str | None) -> str | None:
+    """What kind of error it was, without its words."""
+    if error is None:
+        return None
+    name = error.partition(":")[0]
+    return name if name.replace(".", "").isidentifier() else "error"
 
 
 def _without_content(part: Part) -> Part:

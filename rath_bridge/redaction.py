@@ -6,8 +6,9 @@ messages, spans, environment) passes through a `Redactor`.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
@@ -17,8 +18,8 @@ from rath_bridge.model.encoding import BlobRef, TreeRef
 T = TypeVar("T")
 
 RULES: Final[Mapping[str, str]] = {
-    "openai-key": r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
     "anthropic-key": r"sk-ant-[A-Za-z0-9_-]{20,}",
+    "openai-key": r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
     "aws-key-id": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "github-token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})",
     "slack-token": r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
@@ -26,57 +27,110 @@ RULES: Final[Mapping[str, str]] = {
     "jwt": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
     "bearer": r"(?i:\bbearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
     "private-key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
-    "url-password": r"(?<=://)[^/\s:@]{1,64}:[^/\s@]{1,256}(?=@)",
+    "url-password": r"(?P<keep>://)[^/\s:@]{1,64}:[^/\s@]{1,256}(?=@)",
 }
-"""Name to regular expression; what matches is replaced by ``[redacted:name]``."""
+"""Name to regular expression; what matches is replaced by ``[redacted:name]``, after the group ``keep`` where there is one."""
+
+_ANCHORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic-key": ("sk-ant-",),
+    "openai-key": ("sk-",),
+    "aws-key-id": ("akia", "asia"),
+    "github-token": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "slack-token": ("xox",),
+    "google-key": ("aiza",),
+    "jwt": ("eyj",),
+    "bearer": ("bearer",),
+    "private-key": ("private key-----",),
+    "url-password": ("://",),
+}
+"""What a text must hold, case folded, for a rule of ours to match: most texts are passed over without a regular expression."""
+
+
+SHORTEST: Final = 6
+"""Characters that a literal secret has at least; shorter texts are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, ready to run."""
+
+    name: str
+    anchors: tuple[str, ...]
+    """One of these must stand in the case-folded text; empty: always run."""
+    pattern: re.Pattern[str]
+
+    def replacement(self, match: re.Match[str]) -> str:
+        """What stands in place of a match."""
+        return f"{match.groupdict().get('keep') or ''}[redacted:{self.name}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
     """Applies rules to every text of a value."""
 
-    pattern: re.Pattern[str]
+    rules: tuple[Rule, ...]
 
     @classmethod
     def of(cls, rules: Mapping[str, str] = RULES, secrets: Iterable[str] = ()) -> Redactor:
         """Build a redactor from rules and literal secrets (at least 6 characters each).
 
         Args:
-            rules: Name to regular expression.
+            rules: Name to regular expression; dots match line ends.
             secrets: Values to take out wherever they stand, such as passwords of this process.
         """
-        named = [f"(?P<{name.replace('-', '_')}>{rule})" for name, rule in rules.items()]
-        literal = [re.escape(secret) for secret in sorted(secrets, key=len, reverse=True) if len(secret) >= 6]
-        if literal:
-            named.insert(0, f"(?P<secret>{'|'.join(literal)})")
-        return cls(re.compile("|".join(named) or r"(?!)", re.DOTALL))
+        found = [
+            Rule(name, _ANCHORS[name] if RULES.get(name) == rule else (), re.compile(rule, re.DOTALL))
+            for name, rule in rules.items()
+        ]
+        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
+        if forms:
+            longest_first = sorted(forms, key=lambda form: (-len(form), form))
+            pattern = re.compile("|".join(map(re.escape, longest_first)))
+            found.insert(0, Rule("secret", tuple(form.casefold() for form in longest_first), pattern))
+        return cls(tuple(found))
+
+    def _wanted(self, text: str) -> Iterator[Rule]:
+        folded = text.casefold()
+        return (rule for rule in self.rules if not rule.anchors or any(anchor in folded for anchor in rule.anchors))
 
     def text(self, value: str) -> str:
         """Return the text with every match replaced; the same object when nothing matches."""
-        return self.pattern.sub(lambda m: f"[redacted:{(m.lastgroup or 'secret').replace('_', '-')}]", value)
+        for rule in self._wanted(value):
+            value = rule.pattern.sub(rule.replacement, value)
+        return value
 
     def apply(self, value: T) -> T:
         """Return a value of the same shape with its texts redacted; the same object where nothing changed."""
         return self._apply(value)
 
-    def native(self, value: Native) -> Native:
-        """Redact a native record; bytes that are no UTF-8 text are left as they are."""
+    def data(self, value: bytes) -> bytes | None:
+        """Return bytes with every match replaced; None where they are no UTF-8 text, hold a secret, and so cannot be mended."""
         try:
-            text = value.data.decode()
+            text = value.decode()
         except UnicodeDecodeError:
-            return value
+            binary = value.decode("latin-1")
+            return None if any(rule.pattern.search(binary) for rule in self._wanted(binary)) else value
         clean = self.text(text)
-        return value if clean == text else replace(value, data=clean.encode())
+        return value if clean == text else clean.encode()
+
+    def native(self, value: Native) -> Native | None:
+        """Redact a native record; None where it is no text and holds a secret: it is left out then."""
+        data = self.data(value.data)
+        return None if data is None else value if data is value.data else replace(value, data=data)
 
     def _apply(self, value: Any) -> Any:
         kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
-            return self.text(value) if len(value) > 8 else value
-        if value is None or kind in (int, float, bool, bytes, TreeRef, BlobRef):
+            return self.text(value) if len(value) >= SHORTEST else value
+        if value is None or kind in (int, float, bool, TreeRef, BlobRef):
             return value
-        if kind is dict:
-            changed = {key: self._apply(item) for key, item in value.items()}
-            return changed if any(changed[key] is not value[key] for key in value) else value
+        if kind is bytes:
+            data = self.data(value)
+            return b"[redacted]" if data is None else data
+        if isinstance(value, Mapping):
+            pairs = [(key, self._apply(key), item, self._apply(item)) for key, item in cast("Mapping[Any, Any]", value).items()]
+            same = all(new_key is key and new is item for key, new_key, item, new in pairs)
+            return cast(Any, value) if same else {new_key: new for _, new_key, _, new in pairs}
         if kind in (list, tuple):
             items: list[Any] = [self._apply(item) for item in value]
             same = all(new is old for new, old in zip(items, value, strict=True))
@@ -86,6 +140,14 @@ class Redactor:
             changed = {name: new for name, new in news.items() if new is not getattr(value, name)}
             return replace(value, **changed) if changed else value
         return value
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """How a secret may stand in a text or in bytes: as it is, inside JSON, and as UTF-8 that is read byte by byte."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield secret.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 DEFAULT: Final = Redactor.of()

@@ -91,10 +91,10 @@ class Wrapped:
         recorder, owned = self._recorder()
         try:
             given = task_messages(task)
-            async for item in self._recorded(
-                recorder, known(given, recorder, self._continues), given, cancellation_token, output_task_messages
-            ):
-                yield item
+            handover = known(given, recorder, self._continues)
+            async with aclosing(self._recorded(recorder, handover, given, cancellation_token, output_task_messages)) as items:
+                async for item in items:
+                    yield item
         finally:
             self._continues = None
             if owned:

@@ -1,0 +1,202 @@
+"""`RecordingChatCompletionClient`: each call once, whole, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from autogen_core.models import CreateResult, RequestUsage, UserMessage
+from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import BaseModel
+
+import rath_bridge as rb
+from rath_autogen import RecordingChatCompletionClient
+from rath_bridge.model.encoding import TreeRef
+from rath_bridge.model.kinds import Inference
+from rath_bridge.model.trees import read_list
+from tests.autogen.scripted import INFO, asks, client, says
+
+HELLO = [UserMessage(content="hello", source="user")]
+
+
+class Answer(BaseModel):
+    text: str
+
+
+async def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+def calls(session: rb.Session) -> list[Inference]:
+    return [c.body for c in session if isinstance(c.body, Inference)]
+
+
+def items(session: rb.Session, call: Inference) -> list[bytes]:
+    assert isinstance(call.input, TreeRef)
+    backend = session.store.backend
+    names = [raw.hex() for raw in read_list(call.input, backend.objects)]
+    return [backend.objects([name])[name] for name in names]
+
+
+async def test_a_call_is_recorded_whole(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client(asks("pay", '{"n": 3}', thought="hm")))
+    with rb.record(store, "s") as recorder, recorder.run("graph", "graph") as run:
+        tool = FunctionTool(pay, description="pay")
+        result = await model.create(
+            HELLO,
+            tools=[tool],
+            tool_choice="required",
+            json_output=Answer,
+            extra_create_args={"temperature": 0.5, "type": Answer},
+        )
+    session = store.session("s")
+    (call,) = calls(session)
+    assert items(session, call) == [b'{"content":"hello","source":"user","type":"UserMessage"}']
+    assert call.request["tools"][0]["name"] == "pay"
+    assert call.request["tool_choice"] == "required"
+    assert call.request["params"]["temperature"] == 0.5
+    assert call.request["output_schema"]["title"] == "Answer"
+    assert [part["type"] for part in call.output] == ["reasoning", "tool_call"]
+    assert (call.provider, call.observer, call.streamed, call.agent) == ("replay", "model", False, "graph")
+    assert call.finish_reasons == ("function_calls",)
+    assert (session.usage().input_tokens, session.usage().output_tokens) == (5, 6)
+    chunk = next(c for c in session if c.kind == "inference")
+    assert chunk.run == run.id
+    assert chunk.native is not None
+    assert CreateResult.model_validate_json(chunk.native.data) == result
+
+
+async def test_a_stream_passes_through_and_is_recorded(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("one two three"))
+    with rb.record(store, "s"):
+        came = [item async for item in model.create_stream(HELLO)]
+    assert came[:3] == ["one ", "two ", "three"]
+    (call,) = calls(store.session("s"))
+    assert call.streamed
+    assert call.time_to_first_chunk is not None
+    assert call.output == ({"type": "text", "content": "one two three"},)
+    assert call.error is None
+
+
+async def test_a_stream_that_is_closed_early_leaves_what_had_come(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("one two three"))
+    with rb.record(store, "s"):
+        stream = model.create_stream(HELLO)
+        assert await anext(stream) == "one "
+        await stream.aclose()
+    (call,) = calls(store.session("s"))
+    assert call.output == ({"type": "text", "content": "one "},)
+    assert call.error == "the stream was closed before its end"
+    assert call.usage is None
+
+
+class Slow(ReplayChatCompletionClient):
+    """A model that never comes to its answer."""
+
+    async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
+        await asyncio.sleep(60)
+        return await super().create(*args, **kwargs)
+
+    async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        yield "half an ans"
+        await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_cancelled_call_is_recorded(store: rb.Store, streamed: bool) -> None:
+    model = RecordingChatCompletionClient(Slow(["x"], INFO))
+
+    async def ask() -> None:
+        if streamed:
+            async for _ in model.create_stream(HELLO):
+                pass
+        else:
+            await model.create(HELLO)
+
+    with rb.record(store, "s"), pytest.raises(TimeoutError):
+        await asyncio.wait_for(ask(), 0.05)
+    (call,) = calls(store.session("s"))
+    assert call.error is not None
+    assert call.error.startswith("CancelledError")
+    assert call.output == (({"type": "text", "content": "half an ans"},) if streamed else ())
+
+
+async def test_a_failed_call_is_recorded_and_raises_as_before(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client())
+    with rb.record(store, "s"), pytest.raises(ValueError, match="No more mock responses"):
+        await model.create(HELLO)
+    (call,) = calls(store.session("s"))
+    assert call.error == "ValueError: No more mock responses available"
+
+
+async def test_a_repeated_prompt_shares_its_items(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client(*["ok"] * 30))
+    said = [UserMessage(content=f"message {n}", source="user") for n in range(30)]
+    with rb.record(store, "s"):
+        for n in range(1, 31):
+            await model.create(said[:n])
+    session = store.session("s")
+    for n, call in enumerate(calls(session), 1):
+        assert len(items(session, call)) == n
+
+
+async def test_secrets_are_out_of_the_prompt_before_it_is_hashed(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("ok"))
+    with rb.record(store, "s"):
+        await model.create([UserMessage(content="the key is sk-proj-abcdefghijklmnopqrstuvwxyz", source="user")])
+    session = store.session("s")
+    (call,) = calls(session)
+    assert b"[redacted:openai-key]" in items(session, call)[0]
+
+
+async def test_its_own_store_and_session(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("a", "b", "c"), store, "mine")
+    await model.create(HELLO)
+    with rb.record(store, "other"):
+        await model.create(HELLO)
+    with rb.record(store, "mine"):
+        await model.create(HELLO)
+    await model.close()
+    assert len(calls(store.session("mine"))) == 3
+    assert not calls(store.session("other"))
+    with pytest.raises(ValueError, match="without a store"):
+        RecordingChatCompletionClient(client(), session="mine")
+
+
+async def test_without_any_recorder_it_says_once_that_it_does_not_record(caplog: pytest.LogCaptureFixture) -> None:
+    model = RecordingChatCompletionClient(client("a", "b"))
+    with caplog.at_level(logging.WARNING, "rath_bridge"):
+        await model.create(HELLO)
+        await model.create(HELLO)
+    assert [r.message for r in caplog.records if "not recorded" in r.message] == [caplog.records[0].message]
+
+
+async def test_everything_else_is_the_clients_own() -> None:
+    inner = client(says("hello"))
+    model = RecordingChatCompletionClient(inner)
+    assert model.model_info == INFO
+    assert model.count_tokens(HELLO) == 1
+    assert model.remaining_tokens(HELLO) == 10000
+    assert model.total_usage() == RequestUsage(0, 0)
+    assert model.actual_usage() == RequestUsage(0, 0)
+    assert model.dump_component() == inner.dump_component()
+    assert model.create_calls == []
+    with pytest.warns(DeprecationWarning, match="use model_info"):
+        assert model.capabilities == INFO
+    with pytest.raises(AttributeError):
+        _ = model.nothing_of_that_name
+
+
+async def test_what_cannot_be_recorded_never_breaks_the_call(store: rb.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RecordingChatCompletionClient(client("fine"))
+    monkeypatch.setattr(model, "keep", lambda *_: 1 / 0)
+    with rb.record(store, "s"):
+        assert (await model.create(HELLO)).content == "fine"
+    assert [c.values["reason"] for c in store.session("s") if c.kind == "gap"] == [
+        "cannot record a model call of AutoGen (ZeroDivisionError: division by zero)"
+    ]

@@ -492,11 +492,11 @@ def enter(recorder: Recorder, run: RunHandle | None) -> tuple[Token[Recorder | N
 
 
 def leave(tokens: tuple[Token[Recorder | None], Token[RunHandle | None]]) -> None:
-    """Undo `enter`; a token of another context is ignored (generators are closed wherever they are)."""
+    """Undo `enter`; a token of another context, or used before, is ignored (generators are closed wherever they are)."""
     for variable, token in ((_recorder, tokens[0]), (_run, tokens[1])):
         try:
             variable.reset(token)  # pyright: ignore[reportArgumentType]
-        except ValueError:
+        except (ValueError, RuntimeError):
             continue
 
 

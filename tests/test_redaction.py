@@ -1,0 +1,116 @@
+"""Known secrets are taken out of observed copies, wherever they stand, before anything is hashed."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rath_bridge.model.chunk import Native, draft
+from rath_bridge.model.encoding import BlobRef
+from rath_bridge.model.kinds import Inference, Message, Note, ToolCall, ToolResult
+from rath_bridge.model.parts import TextPart, ToolCallPart
+from rath_bridge.redaction import DEFAULT, RULES, Redactor
+from rath_bridge.testing import same, strategies
+
+SAMPLES = {
+    "anthropic-key": "sk-ant-api03-" + "a1B2" * 8,
+    "openai-key": "sk-proj-" + "a1B2" * 8,
+    "aws-key-id": "AKIA" + "A1B2" * 4,
+    "github-token": "ghp_" + "a1B2" * 9,
+    "slack-token": "xoxb-1234567890-abc",
+    "google-key": "AIza" + "a1B2_" * 7,
+    "jwt": "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+    "bearer": "bEaReR abcdefghij0123456789==",
+    "private-key": "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----",
+    "url-password": "://user:pa55@",
+}
+
+
+def test_every_rule_has_a_sample() -> None:
+    assert SAMPLES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_alone_and_inside_a_text(name: str) -> None:
+    secret = SAMPLES[name]
+    for text in (secret, f"before {secret} after", f"é\u2028{secret}\n", f"{secret} and {secret}"):
+        clean = DEFAULT.text(text)
+        assert f"[redacted:{name}]" in clean
+        assert secret not in clean
+        assert DEFAULT.text(clean) == clean
+    assert DEFAULT.text(f"before {secret} after").startswith("before ")
+
+
+def test_a_url_keeps_its_host() -> None:
+    assert DEFAULT.text("postgresql://u:p@host:5432/db?x=1") == "postgresql://[redacted:url-password]@host:5432/db?x=1"
+    assert DEFAULT.text("https://example.org/a:b@c") == "https://example.org/a:b@c"
+
+
+@given(strategies.values())
+def test_values_without_secrets_stay_the_same_objects(value: Any) -> None:
+    assert same(DEFAULT.apply(value), value)
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=6, max_size=12), strategies.texts(8), strategies.texts(8))
+def test_a_literal_secret_is_never_left(secret: str, before: str, after: str) -> None:
+    redactor = Redactor.of(secrets=[secret])
+    clean = redactor.text(before + secret + after)
+    if secret not in "[redacted:secret]":
+        assert secret not in clean.replace("[redacted:secret]", "\0\0\0")
+    inside = json.dumps({"x": before + secret + after}).encode()
+    data = redactor.data(inside)
+    assert data is not None
+    if secret.isascii() and secret.isalnum() and secret not in before + after + "redacted:secret":
+        assert secret.encode() not in data
+
+
+def test_short_and_odd_secrets() -> None:
+    redactor = Redactor.of(secrets=["hunter", 'qu"o\\te', "ΑΣΑΣΑΣ", "pässwörd", "short"])
+    assert redactor.text("hunter") == "[redacted:secret]"
+    assert redactor.text("short") == "short"  # fewer than 6 characters would hit everything
+    assert redactor.text("x ΑΣΑΣΑΣ.") == "x [redacted:secret]."
+    for ensure_ascii in (True, False):
+        data = json.dumps({"k": ['qu"o\\te', "pässwörd"]}, ensure_ascii=ensure_ascii).encode()
+        assert redactor.data(data) == b'{"k": ["[redacted:secret]", "[redacted:secret]"]}'
+
+
+def test_any_place_in_a_body() -> None:
+    key = SAMPLES["openai-key"]
+    for body in (
+        Message(
+            role="user",
+            parts=(TextPart(key, {"x": key}), ToolCallPart("1", "f", {"a": [key, {"b": key}]})),
+            attributes={"k": key},
+        ),
+        ToolCall(name="f", arguments=OrderedDict(a=(1, key)), call_id="1"),
+        ToolResult(result={key: 1, "bytes": key.encode(), ("t", key): key}, error=key),
+        Inference(request={"system": "x" * 600 + key}, output=({"content": key},)),
+        Note(text=f"{key}{key}"),
+    ):
+        item = draft(DEFAULT.apply(body))
+        held = b"".join([item.body, *item.objects.values()])
+        assert key.encode() not in held
+        assert b"[redacted:openai-key]" in held
+
+
+def test_bytes_that_are_no_text() -> None:
+    key = SAMPLES["aws-key-id"].encode()
+    assert DEFAULT.data(b"\xff\0plain") == b"\xff\0plain"
+    assert DEFAULT.data(b"\xff " + key) is None
+    assert DEFAULT.apply({"a": b"\xff " + key, "b": b" " + key}) == {"a": b"[redacted]", "b": b" [redacted:aws-key-id]"}
+    assert DEFAULT.native(Native("f", "1", "msgpack", b"\xff " + key)) is None
+    native = Native("f", "1", "json", b'{"k": "v"}')
+    assert DEFAULT.native(native) is native
+    ref = BlobRef("0" * 64, 1)
+    assert DEFAULT.apply(ref) is ref
+
+
+def test_rules_of_ones_own() -> None:
+    redactor = Redactor.of({"ticket_no": r"T-\d+", "kept": r"(?P<keep>id=)(\d)\d+"})
+    assert redactor.text("T-42 id=77 AKIA" + "A" * 16) == "[redacted:ticket_no] id=[redacted:kept] AKIA" + "A" * 16
+    assert Redactor.of({}).text("sk-" + "a" * 40) == "sk-" + "a" * 40

@@ -6,14 +6,15 @@ inside a block. `rath_mcp.record` folds raw JSON frames and imports no ``mcp``; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+# The rooms have the names of the functions in them: imported here, the functions are what the package shows.
+from rath_mcp.decode import decode, recognises
+from rath_mcp.encode import encode
+
 if TYPE_CHECKING:
-    from rath_bridge.model.chunk import Draft
-    from rath_bridge.model.report import LossReport
-    from rath_bridge.session import Session
     from rath_mcp.client import ClientRecorder as ClientRecorder
     from rath_mcp.client import record_client as record_client
     from rath_mcp.client import record_clients as record_clients
@@ -28,27 +29,6 @@ _PUBLIC: Final = {"record_client": "client", "record_clients": "client", "tee": 
 __all__ = [
     "SUPPORTED", "ClientRecorder", "decode", "encode", "extra", "name", "recognises", "record_client", "record_clients", "tee",
 ]  # fmt: skip
-
-
-def recognises(obj: Any, /) -> bool:
-    """Tell whether `decode` reads it: frames, pairs of request and result, or a ``CallToolResult``."""
-    from rath_mcp.decode import recognises as shaped
-
-    return shaped(obj)
-
-
-def decode(obj: Any, /) -> Sequence[Draft]:
-    """Translate frames, pairs or a result into chunks; see `rath_mcp.decode.decode`."""
-    from rath_mcp.decode import decode as read
-
-    return read(obj)
-
-
-def encode(session: Session, /, as_: str = "results") -> tuple[Any, LossReport]:
-    """Translate a session into wire JSON; see `rath_mcp.encode.encode`."""
-    from rath_mcp.encode import encode as write
-
-    return write(session, as_)
 
 
 def __getattr__(name: str) -> Any:

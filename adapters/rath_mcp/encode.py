@@ -137,7 +137,9 @@ def _both(asked: Chunk, answered: Chunk, losses: list[Loss]) -> dict[str, Any] |
     request = _native(asked, lambda m: {key: m[key] for key in ("method", "params") if key in m}, "request")
     if request is None:
         method = str(call.attributes.get("mcp.method.name", "tools/call"))
-        named = {"name": call.name, "arguments": call.arguments} if method == "tools/call" else call.arguments
+        named = {"name": call.name, "arguments": call.arguments} if method == "tools/call" else dict(mapping(call.arguments))
+        if "_meta" in call.attributes:
+            named["_meta"] = call.attributes["_meta"]
         request = {"method": method, "params": named}
     return {"request": request, **_answer(answered, result, losses)}
 

@@ -66,19 +66,17 @@ class Connection:
             item = Numbered(self.id, self._count, frame)
             self._count += 1
             kind = shape(frame.message) if frame.decodable else "other"
-            if kind == "batch" and frame.message:  # of protocol 2025-03-26: kept as one frame, understood one by one
-                self._note("batch", [item], book)
-                for message in frame.message:
-                    part = Frame(direction=frame.direction, message=message, t=frame.t)
-                    self._take(shape(message), part, [], book or self.home, caller or Caller())
-                return
             if self._hello and frame.direction == "s2c" and kind != "answer":
                 self._waiting.append(item)
                 return
             self._take(kind, frame, [item], book or self.home, caller or Caller())
 
     def _take(self, kind: str, frame: Frame, kept: list[Numbered], book: Book, caller: Caller) -> None:
-        if kind == "request":
+        if kind == "batch" and frame.message:  # of protocol 2025-03-26: understood one by one, each keeps the whole frame
+            for message in frame.message:
+                one = Frame(direction=frame.direction, message=message, t=frame.t)
+                self._take("other" if isinstance(message, list) else shape(message), one, kept, book, caller)
+        elif kind == "request":
             self._request(frame, kept, book, caller)
         elif kind == "answer":
             self._answer(frame, kept)

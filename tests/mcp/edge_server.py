@@ -41,7 +41,7 @@ for line in sys.stdin:
         time.sleep(0.6)
     if tool == "noise":
         out("debug: doing it")
-    result = {"content": [{"type": "text", "text": f"{tool} done"}]}
+    result: dict[str, object] = {"content": [{"type": "text", "text": f"{tool} done"}]}
     if tool == "unknown":
         result = {"content": [{"type": "text", "text": "t", "futureKey": None}], "futureField": {"k": [1, 2.0, 2**70]}}
     if tool == "hologram":

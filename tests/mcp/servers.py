@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from rath_bridge import Session, Store
+from rath_bridge import Chunk, Session, Store
 from rath_mcp import record_client
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +36,10 @@ async def recorded(
 
 def bodies(session: Session, kind: str) -> list[Any]:
     return [chunk.body for chunk in session.latest() if chunk.kind == kind]
+
+
+def body(chunk: Chunk) -> Any:
+    return chunk.body
 
 
 def tool_calls(session: Session) -> list[Any]:

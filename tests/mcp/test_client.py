@@ -19,7 +19,7 @@ import rath_bridge as rb
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.recorder import RunHandle
 from rath_mcp import ClientRecorder, encode, record_client, tee
-from tests.mcp.servers import EDGE, SHOP, TIME, bodies, notes, parameters, recorded, tool_calls
+from tests.mcp.servers import EDGE, SHOP, TIME, bodies, body, notes, parameters, recorded, tool_calls
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ async def test_a_real_server_is_on_record_with_its_name_version_tools_and_result
 async def test_structured_content_images_links_progress_and_meta_are_kept(store: rb.Store) -> None:
     told: list[Any] = []
 
-    async def progress(*now: Any) -> None:
-        told.append(now)
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
 
     async with recorded(SHOP, store, "ticket") as client:
         await client.call_tool("find_order", {"order": "A-1"})
@@ -118,7 +118,7 @@ async def test_calls_stand_under_the_run_that_makes_them_also_from_two_tasks_at_
             await asyncio.gather(work("anna"), work("bert"))
             await client.call_tool("greet", {"name": "nobody"})
     session = store.session("ticket")
-    server = next(chunk for chunk in session if chunk.kind == "run" and chunk.body.type == "server")  # type: ignore[attr-defined]
+    server = next(chunk for chunk in session if chunk.kind == "run" and body(chunk).type == "server")
     whose = {handles["anna"].id: "anna", handles["bert"].id: "bert", server.run: "nobody"}
     seen: dict[str, list[str]] = {}
     for chunk in session:
@@ -289,7 +289,7 @@ async def test_frames_are_the_very_ones_of_the_pipe(store: rb.Store, tmp_path: P
     )
     async with recorded([str(spy), str(tmp_path / "log"), *SHOP], store, "ticket") as client:
 
-        async def progress(*_: Any) -> None:
+        async def progress(progress: float, total: float | None, message: str | None) -> None:
             return
 
         await client.list_tools()
@@ -362,7 +362,7 @@ async def test_an_elicitation_is_a_request_of_the_server(store: rb.Store) -> Non
         answer = await ctx.elicit("Proceed?", Confirm)
         return answer.action
 
-    async def elicited(*_: Any) -> types.ElicitResult:
+    async def elicited(context: object, params: object) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"ok": True})
 
     with rb.record(store, "ticket"):

@@ -1,0 +1,252 @@
+"""One LangGraph checkpoint <-> one ``checkpoint`` chunk: channels in a map tree, the bookkeeping around them in the envelope.
+
+Source: ``langgraph.checkpoint.base`` (``Checkpoint``, ``CheckpointMetadata``, ``CheckpointTuple``, ``get_checkpoint_metadata``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, writes_sort_key
+from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from rath_bridge.errors import CorruptStoreError
+from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import BlobRef, TreeRef
+from rath_bridge.model.kinds import Checkpoint, Task
+from rath_bridge.model.trees import list_tree, map_tree, read_list, read_map
+from rath_langgraph.items import Encoder, Value, join_list
+
+Fetch = Callable[[Iterable[Digest]], Mapping[Digest, bytes]]
+
+LIST: Final = "msgpack[]"
+"""Type tag of a write that is kept by item."""
+_NOT_ENVELOPE: Final = frozenset({"id", "channel_values"})
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of a stored checkpoint: enough to store the next one at the cost of what is new."""
+
+    versions: Mapping[str, Any]
+    values: Mapping[str, Value]
+
+
+def encode_state(
+    channels: Mapping[str, Any],
+    encoder: Encoder,
+    old: State | None,
+    versions: Mapping[str, Any] | None = None,
+    moved: Iterable[str] = (),
+) -> tuple[TreeRef, dict[str, int], dict[str, str], dict[str, Value]]:
+    """Encode channel values into a map tree.
+
+    Args:
+        channels: Values by channel.
+        encoder: Collects the objects.
+        old: The parent checkpoint: a channel whose version did not move keeps its digest.
+        versions: ``channel_versions`` of the new checkpoint.
+        moved: Channels in ``new_versions``.
+
+    Returns:
+        The tree, the number of items of every list that is kept by item, the type tags that are not plain msgpack, and the values.
+    """
+    before = old.values if old else {}
+    known = old.versions if old else {}
+    changed = set(moved)
+    values: dict[str, Value] = {}
+    for channel, value in channels.items():
+        kept = before.get(channel)
+        if kept is not None and versions and channel not in changed and known.get(channel) == versions.get(channel) is not None:
+            values[channel] = kept
+        else:
+            values[channel] = encoder.value(value, kept)
+    tree, nodes = map_tree({channel: value.digest for channel, value in values.items() if value.type != "null"})
+    encoder.objects.update(nodes)
+    lists = {channel: len(value.tree.items) for channel, value in values.items() if value.tree is not None}
+    return tree, lists, {channel: value.type for channel, value in values.items() if value.type != "msgpack"}, values
+
+
+def checkpoint_body(
+    namespace: str,
+    parent: str | None,
+    checkpoint: LangGraphCheckpoint,
+    metadata: Mapping[str, Any],
+    encoder: Encoder,
+    old: State | None,
+    moved: Iterable[str],
+) -> tuple[Checkpoint, State]:
+    """Translate a checkpoint into its body; the encoder holds the objects that it needs."""
+    versions = checkpoint["channel_versions"]
+    state, lists, types, values = encode_state(checkpoint["channel_values"], encoder, old, versions, moved)
+    envelope: dict[str, Any] = {key: value for key, value in checkpoint.items() if key not in _NOT_ENVELOPE}
+    facts = dict(metadata)
+    step = facts.pop("step", None) if type(facts.get("step")) is int else None
+    source = facts.pop("source", None) if type(facts.get("source")) is str else None
+    sealed: dict[str, Any] = {}
+    if facts:
+        (envelope if encoder.open and _is_plain(facts) else sealed)["metadata"] = facts
+    sends = envelope.get("pending_sends")
+    if sends and not (encoder.open and _is_plain(sends)):
+        sealed["pending_sends"] = envelope.pop("pending_sends")
+    if sealed:
+        kind, data = encoder.serde.dumps_typed(sealed)
+        envelope["sealed"] = [kind, bytes(data)]
+    if types:
+        envelope["types"] = types
+    body = Checkpoint(
+        namespace=namespace, checkpoint_id=checkpoint["id"], parent_checkpoint_id=parent, step=step, source=source,
+        state=state, lists=lists, envelope=envelope,
+    )  # fmt: skip
+    return body, State(dict(versions), values)
+
+
+def checkpoint_draft(found: CheckpointTuple, serde: SerializerProtocol) -> Draft:
+    """Translate a CheckpointTuple, pending writes left out, into a chunk."""
+    from rath_langgraph.decode import origin
+
+    encoder = Encoder(serde)
+    parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    namespace = found.config["configurable"].get("checkpoint_ns", "")
+    metadata = cast("Mapping[str, Any]", found.metadata or {})
+    body, _ = checkpoint_body(namespace, parent, found.checkpoint, metadata, encoder, None, ())
+    return draft(body, objects=encoder.objects, origin=origin())
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None)):
+        return True
+    if kind is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    return kind in (list, tuple) and all(_is_plain(item) for item in value)
+
+
+# -------------------------------------------------------------------------------------------------------------- back
+
+
+def read_state(body: Checkpoint, fetch: Fetch) -> State:
+    """Read a stored checkpoint's digests, no values."""
+    envelope = cast("dict[str, Any]", body.envelope or {})
+    types = envelope.get("types") or {}
+    names = read_map(body.state, fetch) if body.state is not None else {}
+    values = {channel: Value("null", b"") for channel, kind in types.items() if kind == "null"}
+    for channel, name in names.items():
+        tree = None
+        if channel in body.lists:
+            tree = list_tree(read_list(TreeRef(name.hex(), int(body.lists[channel])), fetch))[0]
+        values[channel] = Value(types.get(channel, "msgpack"), name, tree)
+    return State(envelope.get("channel_versions") or {}, values)
+
+
+def load_values(state: State, serde: SerializerProtocol, fetch: Fetch, place: str) -> dict[str, Any]:
+    """Load the values of a state, all bytes in one fetch.
+
+    Raises:
+        CorruptStoreError: The serde cannot read what is stored; the error names the channel.
+    """
+    wanted = {
+        name
+        for value in state.values.values()
+        if value.type != "null"
+        for name in (value.tree.items if value.tree else (value.digest,))
+    }
+    found = fetch([name.hex() for name in wanted]) if wanted else {}
+    values: dict[str, Any] = {}
+    for channel, value in state.values.items():
+        if value.type == "null":
+            data = b""
+        elif value.tree is not None:
+            data = join_list([found[name.hex()] for name in value.tree.items])
+        else:
+            data = found[value.digest.hex()]
+        values[channel] = _loads(serde, value.type, data, f"{place}, channel {channel!r}")
+    return values
+
+
+def _loads(serde: SerializerProtocol, kind: str, data: bytes, place: str) -> Any:
+    try:
+        return serde.loads_typed((kind, data))
+    except Exception as error:
+        raise CorruptStoreError(place, f"the serde cannot read its {kind} bytes ({type(error).__name__}: {error})") from error
+
+
+def read_metadata(body: Checkpoint, serde: SerializerProtocol, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the checkpoint's bookkeeping without its values, and its metadata."""
+    envelope = dict(cast("dict[str, Any]", body.envelope or {}))
+    envelope.pop("types", None)
+    if "sealed" in envelope:
+        kind, data = envelope.pop("sealed")
+        envelope.update(_loads(serde, kind, data, f"{place}, metadata"))
+    facts: dict[str, Any] = {}
+    if body.source is not None:
+        facts["source"] = body.source
+    if body.step is not None:
+        facts["step"] = body.step
+    facts.update(envelope.pop("metadata", None) or {})
+    return {"id": body.checkpoint_id, **envelope}, facts
+
+
+# ------------------------------------------------------------------------------------------------------------- tasks
+
+
+def task_body(
+    namespace: str, checkpoint_id: str, writes: Sequence[tuple[str, Any]], task_id: str, path: str, encoder: Encoder
+) -> Task:
+    """Translate the writes of one ``put_writes`` call; long values and items of lists are named by digest."""
+    rows: list[list[Any]] = []
+    for position, (channel, value) in enumerate(writes):
+        index = WRITES_IDX_MAP.get(channel, position)
+        names = encoder.items(cast("list[object]", value)) if type(value) is list else None
+        if names is not None:
+            for item, name in zip(cast("list[object]", value), names, strict=True):
+                encoder.keep(item, name)
+            rows.append([index, channel, LIST, [BlobRef(name.hex(), len(encoder.bytes.get(name, b""))) for name in names]])
+            continue
+        made = encoder.value(value)
+        if made.type == "null":
+            rows.append([index, channel, "null"])
+        else:
+            name = made.digest.hex()
+            data = encoder.objects[name]
+            small = len(data) < 64  # a reference costs as much
+            rows.append([index, channel, made.type, encoder.objects.pop(name) if small else BlobRef(name, len(data))])
+    return Task(namespace=namespace, checkpoint_id=checkpoint_id, task_id=task_id, path=path, writes=tuple(rows))
+
+
+def load_writes(chunks: Iterable[Chunk], serde: SerializerProtocol, fetch: Fetch) -> list[tuple[str, str, Any]]:
+    """Fold the task chunks of one checkpoint into its pending writes.
+
+    For each (task, index) the first regular write stands and the last special one; order is (task_path, task_id, index).
+    """
+    rows: dict[tuple[str, int], tuple[str, list[Any]]] = {}
+    for chunk in sorted(chunks, key=lambda c: (c.at, c.position)):
+        body = cast(Task, chunk.body)
+        task_id = body.task_id or ""
+        replace = all(row[1] in WRITES_IDX_MAP for row in body.writes)
+        for row in body.writes:
+            if replace or (task_id, row[0]) not in rows:
+                rows[task_id, row[0]] = (body.path, row)
+    wanted = {ref.digest for _, row in rows.values() for ref in _references(row)}
+    found = fetch(wanted) if wanted else {}
+    ordered = sorted(rows.items(), key=lambda pair: writes_sort_key(pair[1][0], pair[0][0], pair[0][1]))
+    return [(task_id, row[1], _write(row, serde, found)) for (task_id, _), (_, row) in ordered]
+
+
+def _references(row: Sequence[Any]) -> list[BlobRef]:
+    if len(row) < 4:
+        return []
+    return cast("list[BlobRef]", row[3]) if row[2] == LIST else [row[3]] if isinstance(row[3], BlobRef) else []
+
+
+def _write(row: Sequence[Any], serde: SerializerProtocol, found: Mapping[Digest, bytes]) -> Any:
+    place = f"a write to {row[1]!r}"
+    if len(row) < 4:
+        return _loads(serde, "null", b"", place)
+    if row[2] == LIST:
+        return _loads(serde, "msgpack", join_list([found[ref.digest] for ref in row[3]]), place)
+    return _loads(serde, row[2], found[row[3].digest] if isinstance(row[3], BlobRef) else row[3], place)

@@ -1,0 +1,289 @@
+"""Where a thread stands: its session, its run, the tips of its branches, and what is known of its last checkpoints.
+
+The index (``langgraph``, thread_id, checkpoint_ns) finds checkpoints across sessions; ``parents`` in envelopes are session order only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Lock, RLock
+from typing import Any, Final, cast
+from weakref import WeakSet
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.chunk import Chunk, Key, draft
+from rath_bridge.model.digests import Digest, new_id
+from rath_bridge.model.kinds import Checkpoint, Run
+from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
+from rath_bridge.session import Session, Store, native_name, split_name
+from rath_bridge.store.protocol import Ref
+from rath_langgraph.decode import origin
+from rath_langgraph.items import Seen
+from rath_langgraph.state import State, load_values, read_metadata, read_state
+
+FRAMEWORK: Final = "langgraph"
+RUN: Final = "run"
+"""``sub`` of the entry (key ``""``) that finds a namespace's run."""
+_LINES: Final = 256
+_ITEMS: Final = 200_000
+"""List items that all lines together may keep in memory."""
+_STATES: Final = 8
+
+Where = tuple[str, str]
+"""Session and branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stored checkpoint."""
+
+    chunk: Digest
+    state: State
+    feed: str | None = None
+    """The channel that feeds the transcript."""
+    ids: tuple[Digest | None, ...] = ()
+    """The message chunk of each of its items, as far as it is known."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One namespace of one thread, as this process knows it."""
+
+    thread_id: str
+    namespace: str
+    lock: Any = field(default_factory=RLock)
+    where: Where = ("", "main")
+    """Where the thread goes on, unless a session is named or ambient."""
+    run: str = ""
+    run_chunk: Digest = ""
+    tips: dict[str, Where] = field(default_factory=dict[str, Where])
+    """Checkpoints that are the last of this thread on their branch."""
+    passed: set[str] = field(default_factory=set[str])
+    """Checkpoints that have been followed by another."""
+    marks: dict[Where, tuple[Digest, int]] = field(default_factory=dict[Where, tuple[Digest, int]])
+    """Head and position up to which a branch has been read."""
+    states: OrderedDict[str, Known] = field(default_factory=OrderedDict[str, Known])
+    seen: Seen = field(default_factory=Seen)
+
+    def remember(self, checkpoint_id: str, known: Known) -> None:
+        """Keep what is known of a checkpoint; the oldest goes."""
+        self.states[checkpoint_id] = known
+        self.states.move_to_end(checkpoint_id)
+        while len(self.states) > _STATES:
+            self.states.popitem(last=False)
+
+    @property
+    def weight(self) -> int:
+        """List items that it keeps in memory."""
+        return max((len(v.tree.items) for k in self.states.values() for v in k.state.values.values() if v.tree), default=0)
+
+
+class Threads:
+    """All lines of one store; shared by a saver and its shallow copies. Safe from any thread."""
+
+    def __init__(self, store: Store, session: str | None = None) -> None:
+        self.store, self.session = store, session
+        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._lock = Lock()
+        _all.add(self)
+
+    def line(self, thread_id: str, namespace: str) -> Line:
+        """The line of a namespace; opened from the index where this process has not seen it."""
+        with self._lock:
+            found = self._lines.get((thread_id, namespace))
+            if found is None:
+                found = self._lines[thread_id, namespace] = Line(thread_id, namespace)
+                weight = sum(line.weight for line in self._lines.values())
+                while len(self._lines) > 1 and (weight > _ITEMS or len(self._lines) > _LINES):
+                    weight -= self._lines.popitem(last=False)[1].weight
+            self._lines.move_to_end((thread_id, namespace))
+        with found.lock:
+            if not found.run:
+                self._open(found)
+        return found
+
+    def forget(self, thread_id: str) -> None:
+        """Drop what is known of a thread."""
+        with self._lock:
+            for key in [key for key in self._lines if key[0] == thread_id]:
+                del self._lines[key]
+
+    def reset(self) -> None:
+        """Start anew in a forked child: a lock may have been held when it was born."""
+        self._lock = Lock()
+        self._lines = OrderedDict()
+
+    # ---------------------------------------------------------------- session and run
+
+    def home(self, line: Line) -> Where:
+        """Where a new chunk of this thread goes: explicit session, ambient recorder, the thread's own."""
+        return named(self.store, self.session) or line.where
+
+    def _open(self, line: Line) -> None:
+        backend = self.store.backend
+        chunk = backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN))
+        if chunk is not None and chunk.run is not None:
+            line.run, line.run_chunk = chunk.run, chunk.id
+            line.where = self._located(chunk) or (native_name(FRAMEWORK, line.thread_id), "main")
+        else:
+            line.where = named(self.store, self.session) or self._thread_home(line)
+            self._begin(line)
+        newest = backend.scan(FRAMEWORK, line.thread_id, line.namespace, sub="", limit=1)
+        if newest:
+            key, last = newest[0]
+            where = self._tip_of(line, last)
+            if where is not None:
+                line.tips[key.key] = line.where = where
+
+    def _thread_home(self, line: Line) -> Where:
+        if line.namespace:
+            return self.line(line.thread_id, above(line.namespace)).where
+        return (native_name(FRAMEWORK, line.thread_id), "main")
+
+    def _begin(self, line: Line) -> None:
+        """Write the run of a namespace; whoever is first decides."""
+        recorder, run = current_recorder(), current_run()
+        inside = run if recorder is not None and recorder.store == self.store else None
+        parent = inside.id if inside else self.line(line.thread_id, above(line.namespace)).run if line.namespace else None
+        session, branch = line.where
+        place = self.store.session(Ref(session, branch, "", 0).name, create=True)
+        body = Run(
+            phase="begin", name=line.namespace.rpartition("|")[2].partition(":")[0] or "thread", type="graph", parent=parent,
+            native_id=line.thread_id, attributes={"session": place.name, **({"namespace": line.namespace} if line.namespace else {})},
+        )  # fmt: skip
+        once = Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN)
+        item = draft(body, run=new_id(8), origin=origin(), once=once)
+        done = self.store.backend.append(session, branch, [item], head=place.head, on_conflict="serialise")
+        line.run, line.run_chunk = done.chunks[0].run or "", done.chunks[0].id
+
+    def _located(self, chunk: Chunk) -> Where | None:
+        """The branch that a run's chunk stands on; the body says which session it was written to."""
+        name = cast(Run, chunk.body).attributes.get("session")
+        refs = self.store.backend.refs(split_name(name)[0]) if isinstance(name, str) else []
+        for ref in [*refs, *(self.store.backend.refs() if not refs else [])]:
+            if self._stands_on(ref, chunk):
+                return (ref.session, ref.branch)
+        return None
+
+    def _stands_on(self, ref: Ref, chunk: Chunk) -> bool:
+        if ref.position < chunk.position:
+            return False
+        return next(self.store.backend.line(ref.head, chunk.position, chunk.position + 1)).id == chunk.id
+
+    def _tip_of(self, line: Line, chunk: Chunk) -> Where | None:
+        """The branch on which a checkpoint is the last of its run."""
+        for ref in self._candidates(line, chunk):
+            later = self.store.backend.line(ref.head, chunk.position + 1)
+            if not any(c.kind == "checkpoint" and c.run == line.run for c in later):
+                return (ref.session, ref.branch)
+        return None
+
+    def _candidates(self, line: Line, chunk: Chunk) -> Iterator[Ref]:
+        """The branches that hold a chunk: of the thread's own session, else of any."""
+        here = [ref for ref in self.store.backend.refs(line.where[0]) if self._stands_on(ref, chunk)]
+        yield from here or (ref for ref in self.store.backend.refs() if self._stands_on(ref, chunk))
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def state_of(self, thread_id: str, namespace: str, chunk: Chunk) -> State | None:
+        """What is known of a checkpoint's digests without reading its trees."""
+        line = self._lines.get((thread_id, namespace))
+        if line is None:
+            return None
+        return next((known.state for known in list(line.states.values()) if known.chunk == chunk.id), None)
+
+    def known(self, line: Line, checkpoint_id: str | None) -> Known | None:
+        """A stored checkpoint's digests, from memory or from the store."""
+        if checkpoint_id is None:
+            return None
+        found = line.states.get(checkpoint_id)
+        if found is None:
+            chunk = self.store.backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint_id))
+            if chunk is None:
+                return None
+            found = Known(chunk.id, read_state(cast(Checkpoint, chunk.body), self.store.backend.objects))
+            line.remember(checkpoint_id, found)
+        return found
+
+    def is_tip(self, line: Line, checkpoint_id: str) -> Where | None:
+        """The branch on which a checkpoint is the last one, or None where something followed it."""
+        if checkpoint_id in line.tips or checkpoint_id in line.passed:
+            return line.tips.get(checkpoint_id)
+        chunk = self.store.backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint_id))
+        where = self._tip_of(line, chunk) if chunk is not None else None
+        if where is None:
+            line.passed.add(checkpoint_id)
+        else:
+            line.tips[checkpoint_id] = where
+        return where
+
+
+def named(store: Store, session: str | None) -> Where | None:
+    """The session that is named explicitly, or the ambient recorder's."""
+    if session is not None:
+        return split_name(session)
+    recorder = current_recorder()
+    return split_name(recorder.name) if recorder is not None and recorder.store == store else None
+
+
+def above(namespace: str) -> str:
+    """The namespace that a subgraph's stands in."""
+    return namespace.rpartition("|")[0]
+
+
+def thread_run(threads: Threads, thread_id: str, recorder: Recorder) -> RunHandle:
+    """The run of a thread's root namespace, as observers nest their own under it."""
+    from rath_bridge.model.chunk import SpanContext
+
+    line = threads.line(thread_id, "")
+    return RunHandle(line.run, "thread", SpanContext(recorder.trace_id, new_id(8)))
+
+
+def last_checkpoint(session: Session) -> CheckpointTuple:
+    """The newest root checkpoint of a line.
+
+    Raises:
+        UnsupportedError: There is none.
+    """
+    backend, serde = session.store.backend, JsonPlusSerializer()
+    found = [c for c in session.chunks() if c.kind == "checkpoint" and c.body_bytes is not None]
+    for chunk in reversed(found):
+        body = cast(Checkpoint, chunk.body)
+        if body.namespace or body.checkpoint_id is None:
+            continue
+        place = f"checkpoint {body.checkpoint_id}"
+        rest, metadata = read_metadata(body, serde, place)
+        values = load_values(read_state(body, backend.objects), serde, backend.objects, place)
+        thread_id = _thread_of(session, chunk)
+        configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
+        parent = body.parent_checkpoint_id
+        return CheckpointTuple(
+            {"configurable": {**configurable, "checkpoint_id": body.checkpoint_id}}, cast(Any, {**rest, "channel_values": values}),
+            cast(Any, metadata), {"configurable": {**configurable, "checkpoint_id": parent}} if parent else None, [],
+        )  # fmt: skip
+    raise UnsupportedError(f"{session.name} has no LangGraph checkpoint: encode it as 'messages' or 'state'")
+
+
+def _thread_of(session: Session, chunk: Chunk) -> str:
+    for one in session.chunks():
+        if one.kind == "run" and one.run == chunk.run and cast(Run, one.body).native_id:
+            return cast(Run, one.body).native_id or ""
+    return session.name
+
+
+_all: WeakSet[Threads] = WeakSet()
+
+
+def _after_fork() -> None:
+    for threads in list(_all):
+        threads.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rath_bridge.errors import CorruptStoreError, MissingObjectError
 from rath_bridge.model.digests import Digest
@@ -11,6 +11,8 @@ from rath_bridge.store import rows, schema
 
 if TYPE_CHECKING:
     from rath_bridge.store.sql import Tx
+
+_NODES: Final = (rows.LIST_NODE, rows.MAP_NODE)
 
 
 def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
@@ -103,56 +105,56 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
     if len(found) < len(wanted) and not missing_ok:
         gone = set(wanted) - set(digests.values())
         raise MissingObjectError(min(gone).hex())
-    stored: dict[int, tuple[int, bytes]] = {n: _open(n, form, data) for n, _, form, data in found}
+    stored = {n: _opened(n, form, data) for n, _, form, data in found}
     _fetch_sources(tx, stored)
-    children = {
-        number
-        for form, data in stored.values()
-        if form in (rows.LIST_NODE, rows.MAP_NODE)
-        for _, number in rows.node_numbers(form, data, "a tree node")
-    }
-    below = (
-        {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children - digests.keys()))} if children else {}
-    )
+    children = {number for form, _, parts in stored.values() if form in _NODES for _, number in parts}
+    children -= digests.keys()
+    below = {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children))} if children else {}
     below.update(digests)
     built: dict[int, bytes] = {}
     for n in sorted(stored):  # sources stand before what refers to them
-        built[n] = _build(n, *stored[n], built, below)
+        try:
+            built[n] = _built(n, stored[n], built, below)
+        except KeyError as error:
+            raise CorruptStoreError(f"object row {n}", f"it refers to row {error.args[0]}, which is not there") from None
     return {name.hex(): built[n] for n, name in digests.items()}
 
 
-def _open(n: int, form: int, data: Any) -> tuple[int, bytes]:
-    return form & ~rows.COMPRESSED, rows.unpack(form, bytes(data), f"object row {n}")
+class _Stored(NamedTuple):
+    """An object as its row has it, decompressed and parsed once."""
+
+    form: int
+    data: bytes
+    parts: Sequence[Any] = ()
+    """Pieces of a segmented object; keys and row numbers of a node."""
 
 
-def _fetch_sources(tx: Tx, stored: dict[int, tuple[int, bytes]]) -> None:
-    todo = list(stored.items())
-    while todo:
-        missing = sorted({
-            number
-            for n, (form, data) in todo
-            if form == rows.SEGMENTS
-            for number in rows.segment_sources(data, f"object row {n}")
-            if number not in stored
-        })  # fmt: skip
+def _opened(n: int, form: int, data: Any) -> _Stored:
+    raw = rows.unpack(form, data, "object row", n)
+    form &= ~rows.COMPRESSED
+    if form == rows.SEGMENTS:
+        return _Stored(form, raw, rows.segment_table(raw, n))
+    return _Stored(form, raw, rows.node_numbers(form, raw, n) if form in _NODES else ())
+
+
+def _fetch_sources(tx: Tx, stored: dict[int, _Stored]) -> None:
+    todo = stored
+    while True:
+        missing = {piece[1] for form, _, parts in todo.values() if form == rows.SEGMENTS for piece in parts} - stored.keys()
         if not missing:
             return
-        more = {n: _open(n, form, data) for n, form, data in tx.among(schema.OBJECTS_BY_NUMBER, missing)}
-        if len(more) != len(missing):
+        todo = {n: _opened(n, form, data) for n, form, data in tx.among(schema.OBJECTS_BY_NUMBER, sorted(missing))}
+        if len(todo) != len(missing):
             raise CorruptStoreError("rath_object", "a native record refers to a text that is not there")
-        stored.update(more)
-        todo = list(more.items())
+        stored.update(todo)
 
 
-def _build(n: int, form: int, data: bytes, built: Mapping[int, bytes], digests: Mapping[int, bytes]) -> bytes:
-    what = f"object row {n}"
-    try:
-        if form == rows.RAW:
-            return data
-        if form == rows.SEGMENTS:
-            return rows.read_segments(data, built, what)
-        if form in (rows.LIST_NODE, rows.MAP_NODE):
-            return rows.read_node(form, data, digests, what)
-    except KeyError as error:
-        raise CorruptStoreError(what, f"it refers to row {error.args[0]}, which is not there") from None
-    raise CorruptStoreError(what, f"unknown form {form}: written by a newer version?")
+def _built(n: int, found: _Stored, built: Mapping[int, bytes], digests: Mapping[int, bytes]) -> bytes:
+    form, data, parts = found
+    if form == rows.RAW:
+        return data
+    if form == rows.SEGMENTS:
+        return rows.read_segments(data, parts, built)
+    if form in _NODES:
+        return rows.read_node(form, data, parts, digests)
+    raise CorruptStoreError(f"object row {n}", f"unknown form {form}: written by a newer version?")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from threading import local
 from typing import Final
 
@@ -30,6 +31,8 @@ ERASED: Final = 5
 COMPRESSED: Final = 8
 """Flag: zstd with dictionary 1."""
 
+_PIECE: Final = Struct("<IQII")
+_MOST_PIECES: Final = 255
 _SOURCE_SIZE: Final = 128
 """Smaller texts are not worth a segment."""
 _RUN: Final = re.compile(rb"[ !#-\[\]-~]{64,}")
@@ -57,8 +60,8 @@ def pack(data: bytes, form: int = RAW) -> tuple[int, bytes]:
     return form, data
 
 
-def unpack(form: int, data: bytes, what: str) -> bytes:
-    """Undo `pack`.
+def unpack(form: int, data: bytes, what: str, name: object) -> bytes:
+    """Undo `pack`; ``what`` and ``name`` say in an error whose bytes they are.
 
     Raises:
         CorruptStoreError: The bytes cannot be decompressed.
@@ -68,7 +71,7 @@ def unpack(form: int, data: bytes, what: str) -> bytes:
     try:
         return _codec.expand.decompress(data)
     except zstandard.ZstdError as error:
-        raise CorruptStoreError(what, f"its stored bytes are damaged ({error})") from error
+        raise CorruptStoreError(f"{what} {name}", f"its stored bytes are damaged ({error})") from error
 
 
 def varint(number: int) -> bytes:
@@ -139,7 +142,7 @@ def find_pieces(objects: Mapping[Digest, bytes]) -> dict[Digest, list[Piece]]:
                 continue
             pieces += _places(data, source, text)
         if pieces:
-            found[name] = _disjoint(pieces)
+            found[name] = _disjoint(pieces)[:_MOST_PIECES]
     return found
 
 
@@ -168,43 +171,36 @@ def _disjoint(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def write_segments(data: bytes, pieces: Sequence[Piece], numbers: Mapping[Digest, int]) -> bytes:
-    """Encode an object as literals and ranges of others."""
-    found = bytearray()
+    """Encode an object as literals and ranges of others: a count, a table of pieces, then the literals.
+
+    The table has fixed widths, since a whole list of messages is read at once and parsing is what costs.
+    """
+    table, literals = bytearray(), bytearray()
     at = 0
     for piece in pieces:
-        if piece.at > at:
-            found += varint((piece.at - at) << 1) + data[at : piece.at]
-        found += varint(numbers[piece.source] << 1 | 1) + varint(piece.start) + varint(piece.size)
+        table += _PIECE.pack(piece.at - at, numbers[piece.source], piece.start, piece.size)
+        literals += data[at : piece.at]
         at = piece.at + piece.size
-    if at < len(data):
-        found += varint((len(data) - at) << 1) + data[at:]
-    return bytes(found)
+    return bytes((len(pieces),)) + table + literals + data[at:]
 
 
-def segment_sources(data: bytes, what: str) -> list[int]:
-    """Row numbers that a segmented object refers to."""
-    cursor, found = Cursor(data, what), list[int]()
-    while cursor.more:
-        head = cursor.number()
-        if head & 1:
-            found.append(head >> 1)
-            cursor.number()
-            cursor.number()
-        else:
-            cursor.take(head >> 1)
-    return found
+def segment_table(data: bytes, row: int) -> list[tuple[int, int, int, int]]:
+    """Pieces of a segmented object: bytes of literal before it, row number of its source, start and size there."""
+    end = 1 + data[0] * _PIECE.size if data else 1
+    if len(data) < end:
+        raise CorruptStoreError(f"object row {row}", "its stored bytes end too early")
+    return list(_PIECE.iter_unpack(data[1:end]))
 
 
-def read_segments(data: bytes, sources: Mapping[int, bytes], what: str) -> bytes:
+def read_segments(data: bytes, table: Sequence[tuple[int, int, int, int]], sources: Mapping[int, bytes]) -> bytes:
     """Rebuild a segmented object."""
-    cursor, found = Cursor(data, what), list[bytes]()
-    while cursor.more:
-        head = cursor.number()
-        if head & 1:
-            start, size = cursor.number(), cursor.number()
-            found.append(sources[head >> 1][start : start + size])
-        else:
-            found.append(cursor.take(head >> 1))
+    found: list[bytes] = []
+    at = 1 + len(table) * _PIECE.size
+    for literal, source, start, size in table:
+        found.append(data[at : at + literal])
+        found.append(sources[source][start : start + size])
+        at += literal
+    found.append(data[at:])
     return b"".join(found)
 
 
@@ -231,9 +227,9 @@ def write_node(data: bytes, numbers: Mapping[Digest, int]) -> tuple[int, bytes]:
     return MAP_NODE, bytes((level,)) + b"".join(varint(len(key)) + key + varint(numbers[value.hex()]) for key, value in pairs)
 
 
-def node_numbers(form: int, data: bytes, what: str) -> list[tuple[bytes, int]]:
+def node_numbers(form: int, data: bytes, row: int) -> list[tuple[bytes, int]]:
     """Parse a stored node into keys and row numbers."""
-    cursor, found = Cursor(data, what), list[tuple[bytes, int]]()
+    cursor, found = Cursor(data, f"object row {row}"), list[tuple[bytes, int]]()
     cursor.take(1)
     while cursor.more:
         key = cursor.take(cursor.number()) if form == MAP_NODE else b""
@@ -241,9 +237,8 @@ def node_numbers(form: int, data: bytes, what: str) -> list[tuple[bytes, int]]:
     return found
 
 
-def read_node(form: int, data: bytes, digests: Mapping[int, bytes], what: str) -> bytes:
+def read_node(form: int, data: bytes, pairs: Sequence[tuple[bytes, int]], digests: Mapping[int, bytes]) -> bytes:
     """Rebuild a node's exact bytes."""
-    pairs = node_numbers(form, data, what)
     if form == LIST_NODE:
-        return b"L" + data[:1] + b"".join(digests[number] for _, number in pairs)
+        return b"L" + data[:1] + b"".join([digests[number] for _, number in pairs])
     return b"M" + data[:1] + b"".join(varint(len(key)) + key + digests[number] for key, number in pairs)

@@ -445,7 +445,7 @@ class SqlBackend(ABC):
                 cursor = rows.Cursor(bytes(data), f"chunk {here[number][:16]}")
                 erased, size = cursor.take(32).hex(), cursor.number()
             else:
-                body = rows.unpack(form, data, f"chunk {here[number][:16]}")
+                body = rows.unpack(form, data, "chunk", here[number])
                 size = len(body)
                 page.bodies.append(body)
             position = self._line(tx, number >> schema.SHIFT)[1] + (number & schema.MAX_OFFSET)

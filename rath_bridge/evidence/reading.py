@@ -158,24 +158,24 @@ class ZipFiles:
 
 
 def read_lines(file: BinaryIO, update: Callable[[bytes], object], limit: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield number and bytes of each line, without its newline; None for one beyond ``limit``, which is skipped.
+    """Yield number and bytes of each line, newline included; None for one beyond ``limit``, which is skipped.
 
     Args:
         file: Where to read.
         update: Given every byte, for the file's own sum.
-        limit: Longest line that is kept.
+        limit: Longest line that is kept, newline included.
     """
     number = 0
-    while line := file.readline(limit + 1):
+    while line := file.readline(limit):
         number += 1
         update(line)
-        if len(line) <= limit or line.endswith(b"\n"):
-            yield number, line.removesuffix(b"\n")
+        if len(line) < limit or line.endswith(b"\n"):
+            yield number, line
             continue
-        yield number, None
         while (rest := file.readline(BUFFER)) and not rest.endswith(b"\n"):
             update(rest)
         update(rest)
+        yield number, None
 
 
 def is_known(name: str) -> bool:

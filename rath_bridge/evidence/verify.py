@@ -100,15 +100,17 @@ class _Verify:
         self._history = History(self._found)
 
     def report(self, head: Digest | None) -> PacketReport:
-        manifest = self._document(layout.MANIFEST)
-        self._manifest(manifest)
+        told = self._document(layout.MANIFEST)
+        manifest = told or {}
+        if told is not None:
+            self._manifest(manifest)
         erased, absent = (set(_texts(manifest.get(name))) for name in ("erased", "absent"))
         self._lines(layout.BODIES, self._history.body)
         self._lines(layout.CHUNKS, lambda number, line: self._history.chunk(number, line, erased))
         self._history.finish()
-        refs = self._document(layout.REFS)
-        heads = self._history.refs(refs.get("refs"))
-        self._agree(manifest, heads)
+        heads = self._history.refs((self._document(layout.REFS) or {}).get("refs"))
+        if told is not None:
+            self._agree(manifest, heads)
         self._objects(absent)
         self._rest()
         if head is not None and head not in self._history.chunks:
@@ -128,19 +130,19 @@ class _Verify:
 
     # ---------------------------------------------------------------- files
 
-    def _document(self, name: str) -> dict[str, Any]:
-        """Read a JSON file; an empty map where there is none to be read."""
+    def _document(self, name: str) -> dict[str, Any] | None:
+        """Read a JSON file; None where there is none to be read, which is a finding."""
         data = self._read(name, layout.MAX_DOCUMENT)
         if data is None:
-            return {}
+            return None
         try:
             value = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             self._found.append(Finding(name, f"it is not JSON ({error})", name))
-            return {}
+            return None
         if not isinstance(value, dict):
             self._found.append(Finding(name, "it is not a JSON object", name))
-            return {}
+            return None
         return cast("dict[str, Any]", value)
 
     def _read(self, name: str, limit: int) -> bytes | None:
@@ -174,7 +176,9 @@ class _Verify:
                     if line is None:
                         self._found.append(Finding(name, f"a line of more than {layout.MAX_LINE} bytes", f"{name}:{number}"))
                     else:
-                        take(number, line)
+                        take(number, line.removesuffix(b"\n"))
+                        if not line.endswith(b"\n"):
+                            self._found.append(Finding(name, "its last line is cut", f"{name}:{number}"))
                     self._step()
         except Exception as error:  # noqa: BLE001 - a broken archive may raise anything
             self._unreadable(name, error)
@@ -207,8 +211,6 @@ class _Verify:
     # ---------------------------------------------------------------- parts
 
     def _manifest(self, manifest: Mapping[str, Any]) -> None:
-        if not manifest:
-            return
         version = manifest.get("version")
         if manifest.get("format") != layout.FORMAT or type(version) is not int or version < 1:
             self._found.append(Finding(layout.MANIFEST, f"it does not say {layout.FORMAT!r} and a version", layout.MANIFEST))
@@ -219,8 +221,6 @@ class _Verify:
 
     def _agree(self, manifest: Mapping[str, Any], heads: Mapping[str, Digest]) -> None:
         """What the manifest tells must be what is there."""
-        if not manifest:
-            return
         history = self._history
         sessions = list(dict.fromkeys(name.partition("@")[0] for name in heads))
         for key, there in (
@@ -317,7 +317,7 @@ class _Verify:
                 yield Finding(name, f"its sha256 is {self._sums[name]}, not the one that is listed", place)
         for name in self._files.sizes:
             if name not in listed and name != layout.SUMS:
-                yield Finding(name, f"not listed in {layout.SUMS}", name)
+                yield Finding(name, f"not listed in {layout.SUMS}", layout.SUMS)
 
 
 def _texts(value: Any) -> list[str]:

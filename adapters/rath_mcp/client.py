@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from rath_bridge.aio import in_thread
 from rath_bridge.errors import RecorderError, UnsupportedError
 from rath_bridge.model.kinds import Gap
 from rath_bridge.plugins import require
@@ -34,7 +35,13 @@ class ClientRecorder:
     """Writes one client connection into sessions: the ambient recorder's, where a call is made inside one, else its own."""
 
     def __init__(
-        self, store: Store | None = None, session: str | None = None, *, label: str | None = None, **options: Any
+        self,
+        store: Store | None = None,
+        session: str | None = None,
+        *,
+        label: str | None = None,
+        durable: bool = False,
+        **options: Any,
     ) -> None:
         """Prepare to record; nothing is opened or written before the first frame.
 
@@ -42,8 +49,11 @@ class ClientRecorder:
             store: Where to write outside of any recorder; the default store, when absent.
             session: Write there, whatever is ambient.
             label: What to call the server where it does not say its name.
+            durable: Make each tool call durable before it is sent; otherwise it is within 100 ms.
             **options: Of `rath_bridge.recorder.Recorder`.
         """
+        self._durable = durable
+        self._due: Book | None = None
         self._store, self._session, self._label, self._options = store, session, label, options
         self._own: Recorder | None = None
         self._books: dict[str, tuple[Recorder, Book]] = {}
@@ -62,6 +72,15 @@ class ClientRecorder:
                 if sent is not None:
                     sent.append(frame.message["id"])
             self.connection.see(frame, book, caller)
+            if self._durable and frame.decodable and frame.message.get("method") == "tools/call":
+                self._due = book
+
+    async def settled(self) -> None:
+        """Wait until the tool call that is about to be sent is durable, where that was asked for."""
+        due, self._due = self._due, None
+        for recorder, book in list(self._books.values()):
+            if book is due:
+                await in_thread(recorder.flush)
 
     def receives(self, message: Any) -> None:
         """Record a message of the server, or the exception that stands for one."""
@@ -146,7 +165,7 @@ def record_client(
         store: Where to write outside of any recorder; the default store, when absent.
         session: Name of the session to write to, whatever recorder is ambient.
         label: What to call the server where it does not say its name.
-        **options: Of `rath_bridge.recorder.Recorder`.
+        **options: ``durable=True`` (a tool call is durable before it is sent), and those of `rath_bridge.recorder.Recorder`.
 
     Returns:
         The same session.

@@ -155,7 +155,8 @@ class Connection:
         if method == "notifications/cancelled":
             exchange = self._open.get(self._match(frame.direction, params.get("requestId"))[0])
             if exchange is not None:
-                self._fail(exchange, bodies.cancel_reason(params), kept, _at(frame))
+                why = params.get("reason")
+                self._fail(exchange, bodies.cancel_reason(params), kept, _at(frame), why if isinstance(why, str) else None)
                 return
         elif method == "notifications/progress" and "progressToken" in params:
             asker: Direction = "c2s" if frame.direction == "s2c" else "s2c"
@@ -181,7 +182,7 @@ class Connection:
         Args:
             request_id: Its JSON-RPC id.
             reason: ``timeout``, ``cancelled``, ``stream_ended``, ``server_exit`` ...
-            detail: What the client was told.
+            detail: What the client was told, or said.
         """
         with self._lock:
             exchange = self._open.get(("c2s", _key(request_id)))
@@ -338,7 +339,7 @@ class Connection:
 
 def _key(request_id: Any) -> str:
     """Tell the id 3 from the id "3"."""
-    return dumps(request_id).decode()
+    return str(request_id) if type(request_id) is int else dumps(request_id).decode()
 
 
 def _at(frame: Frame) -> int:

@@ -19,6 +19,10 @@ class Observer(Protocol):
         """The client sends this."""
         ...
 
+    async def settled(self) -> None:
+        """Wait until what was sent may cross the wire."""
+        ...
+
     def receives(self, message: Any, /) -> None:
         """The server has sent this, or the transport raised it."""
         ...
@@ -73,6 +77,7 @@ class TeeWrite:
     async def send(self, item: Any) -> None:
         """Send a message to the server."""
         self._observer.sends(item)
+        await self._observer.settled()
         await self._inner.send(item)
 
     async def aclose(self) -> None:

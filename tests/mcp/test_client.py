@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ import rath_bridge as rb
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.recorder import RunHandle
 from rath_mcp import ClientRecorder, encode, record_client, tee
-from tests.mcp.servers import EDGE, SHOP, TIME, bodies, body, notes, parameters, recorded, tool_calls
+from tests.mcp.servers import EDGE, ROOT, SHOP, TIME, bodies, body, notes, parameters, recorded, tool_calls
 
 
 @pytest.fixture
@@ -381,6 +384,40 @@ async def test_an_elicitation_is_a_request_of_the_server(store: rb.Store) -> Non
 def test_a_session_without_streams_is_refused(store: rb.Store) -> None:
     with pytest.raises(UnsupportedError, match="needs a ClientSession over streams"):
         record_client(object(), store)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+import rath_bridge as rb
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from rath_mcp import record_client
+
+async def main():
+    async with stdio_client(StdioServerParameters(command=sys.executable, args=[sys.argv[2]])) as streams:
+        async with ClientSession(*streams) as client:
+            record_client(client, rb.open_store(sys.argv[1]), "ticket", durable=True)
+            await client.initialize()
+            plain = streams[1].send
+            def send(item):
+                if item.message.root.method == "tools/call":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return plain(item)
+            streams[1].send = send
+            await client.call_tool("greet", {"name": "Ann"})
+
+asyncio.run(main())
+"""
+
+
+async def test_a_durable_call_is_on_record_before_it_is_sent(sqlite_url: str) -> None:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    command = [sys.executable, "-c", KILLED, sqlite_url, *SHOP]
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PYTHONPATH": path})
+    assert await process.wait() == -signal.SIGKILL
+    with rb.open_store(sqlite_url) as store:
+        session = store.session("ticket")
+        assert [(call.name, call.status) for call in session.pending()] == [("greet", "pending")]
+        assert session.fsck() == []
 
 
 async def test_it_is_the_same_on_sqlite(sqlite_url: str) -> None:

@@ -5,14 +5,15 @@ Imports without LangGraph; the names below are loaded when they are first used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
+
+# The rooms have the names of the functions in them: imported here, the functions are what the package shows.
+from rath_langgraph.decode import decode, recognises
+from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
-    from rath_bridge.model.chunk import Draft
-    from rath_bridge.model.report import LossReport
-    from rath_bridge.session import Session
     from rath_langgraph.record import RathCallbackHandler as RathCallbackHandler
     from rath_langgraph.saver import RathSaver as RathSaver
     from rath_langgraph.wrap import wrap as wrap
@@ -28,48 +29,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def recognises(obj: Any, /) -> bool:
-    """Tell whether `decode` reads it: LangChain messages, a state with them, a CheckpointTuple or a StateSnapshot."""
-    if isinstance(obj, list):
-        items = cast("list[Any]", obj)
-        return bool(items) and all(_is_message(item) for item in items)
-    if isinstance(obj, Mapping):
-        return recognises(cast("Mapping[str, Any]", obj).get("messages"))
-    if _is_message(obj):
-        return True
-    return type(obj).__module__.startswith("langgraph.") and type(obj).__name__ in ("CheckpointTuple", "StateSnapshot")
-
-
-def _is_message(obj: Any) -> bool:
-    return any(cls.__module__ == "langchain_core.messages.base" and cls.__name__ == "BaseMessage" for cls in type(obj).__mro__)
-
-
-def decode(obj: Any, /) -> Sequence[Draft]:
-    """Translate LangChain messages or LangGraph states into chunks; see `rath_langgraph.decode.decode`."""
-    _require("decode")
-    from rath_langgraph.decode import decode as read
-
-    return read(obj)
-
-
-def encode(session: Session, /, as_: str = "messages") -> tuple[Any, LossReport]:
-    """Translate a session into LangChain messages; see `rath_langgraph.encode.encode`."""
-    _require("encode")
-    from rath_langgraph.encode import encode as write
-
-    return write(session, as_)
-
-
-def _require(wanted: str) -> None:
-    from rath_bridge.plugins import require
-
-    require("langgraph.checkpoint.base", f"rath_langgraph.{wanted}", extra)
-
-
 def __getattr__(wanted: str) -> Any:
     if wanted not in _PUBLIC:
         raise AttributeError(f"module 'rath_langgraph' has no attribute {wanted!r}")
-    _require(wanted)
+    from rath_bridge.plugins import require
+
+    require("langgraph.checkpoint.base", f"rath_langgraph.{wanted}", extra)
     value = getattr(import_module(f"rath_langgraph.{_PUBLIC[wanted]}"), wanted)
     globals()[wanted] = value
     return value

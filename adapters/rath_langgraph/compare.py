@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import encode
-from rath_langgraph.decode import plain, role_of
+from rath_langgraph.neutral import plain, role_of
 
 
 def compare_key(message: BaseMessage) -> Digest:

@@ -18,10 +18,10 @@ from rath_bridge.redaction import DEFAULT
 from rath_bridge.store.protocol import Backend
 from rath_bridge.verbs.transcript import transcript
 from rath_langgraph.compare import compare_key
-from rath_langgraph.decode import message_body, message_draft, origin
-from rath_langgraph.encode import encode_chunks, native_message
 from rath_langgraph.items import Encoder, Value, join_list
 from rath_langgraph.lift import Difference, difference, feed_items, ids_of, message_channel
+from rath_langgraph.native import encode_chunks, native_message
+from rath_langgraph.neutral import message_body, message_draft, origin
 from rath_langgraph.threads import Known, Line
 
 _OURS: Final = re.compile(r"rath-([0-9a-f]{32})\Z")

@@ -1,4 +1,4 @@
-"""A session's transcript -> LangChain messages, with what they could not hold and a manifest of what was handed over.
+"""A transcript -> LangChain messages, with what they could not hold and a manifest of what was handed over.
 
 Messages that came from LangGraph go home exactly, by their own bytes. Others are built from their parts; their ids are taken from
 their chunk, so that ``add_messages`` replaces them instead of doubling them when they are handed over again.
@@ -24,7 +24,6 @@ from langchain_core.messages import (
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from rath_bridge.errors import RathError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Message, ToolResult
@@ -40,34 +39,11 @@ from rath_bridge.model.parts import (
     UriPart,
 )
 from rath_bridge.model.report import Loss, LossReport, ManifestEntry
-from rath_bridge.session import Session
 from rath_bridge.verbs.transcript import TranscriptMessage, transcript
 from rath_langgraph.compare import compare_key
 from rath_langgraph.items import join_list
 
-FORMS: Final = ("messages", "state", "checkpoint")
 _BLOCKS: Final = {"image": "image", "audio": "audio", "video": "video"}
-
-
-def encode(session: Session, as_: str = "messages") -> tuple[Any, LossReport]:
-    """Translate a session for LangGraph; pure.
-
-    Args:
-        session: What to hand over.
-        as_: ``messages`` (a list), ``state`` (``{"messages": [...]}``), or ``checkpoint`` (the newest one of this line as a
-            ``CheckpointTuple``, values as LangGraph saved them).
-
-    Raises:
-        UnsupportedError: Another form, or no checkpoint in the session.
-    """
-    if as_ == "checkpoint":
-        from rath_langgraph.threads import last_checkpoint
-
-        return last_checkpoint(session), LossReport()
-    if as_ not in FORMS:
-        raise UnsupportedError(f"rath_langgraph has no form {as_!r}: use one of {', '.join(FORMS)}")
-    messages, report = encode_chunks(list(session.chunks()))
-    return ({"messages": messages} if as_ == "state" else messages), report
 
 
 def encode_chunks(chunks: Sequence[Chunk], run: str | None = None) -> tuple[list[BaseMessage], LossReport]:
@@ -262,5 +238,5 @@ def _text(value: Any) -> str:
         return ""
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=repr).decode()
-    except (TypeError, ValueError, RathError):
+    except (TypeError, ValueError, OverflowError):
         return repr(value)

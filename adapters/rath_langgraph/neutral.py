@@ -1,7 +1,7 @@
-"""LangChain messages and LangGraph states -> chunks.
+"""One LangChain message -> its neutral body.
 
 Every message chunk carries the message's own msgpack bytes (`native`), so the way home is exact; the parts are for everybody else.
-Sources: ``langchain_core.messages`` (v0 and v1 content blocks), ``langgraph.checkpoint.base.CheckpointTuple``, ``langgraph.types.StateSnapshot``.
+Source: ``langchain_core.messages``, v0 and v1 content blocks.
 """
 
 from __future__ import annotations
@@ -12,23 +12,11 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any, Final, cast
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-    convert_to_messages,
-)
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
-from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.chunk import Draft, Native, draft
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Checkpoint, Message
+from rath_bridge.model.kinds import Message
 from rath_bridge.model.parts import (
     BlobPart,
     FilePart,
@@ -40,7 +28,7 @@ from rath_bridge.model.parts import (
     ToolCallResponsePart,
     UriPart,
 )
-from rath_langgraph.items import Encoder, long_texts
+from rath_langgraph.items import long_texts
 
 _MODALITIES: Final = {"image": "image", "audio": "audio", "video": "video", "file": "document"}
 _ROLES: Final = {HumanMessage: "user", AIMessage: "assistant", SystemMessage: "system", ToolMessage: "tool"}
@@ -176,64 +164,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in cast("Sequence[Any]", value)]
     return repr(value)[:2000]
-
-
-def decode(obj: Any) -> tuple[Draft, ...]:
-    """Translate a list of messages, a state with ``messages``, a CheckpointTuple or a StateSnapshot into chunks.
-
-    Raises:
-        DecodeError: Not one of those, or an element is no message; the error names its place.
-        EncodeError: A value cannot be kept.
-    """
-    serde = JsonPlusSerializer()
-    if isinstance(obj, tuple) and hasattr(obj, "checkpoint"):
-        from rath_langgraph.state import checkpoint_draft
-
-        return (
-            *_messages(obj.checkpoint["channel_values"].get("messages") or [], serde),
-            checkpoint_draft(cast(Any, obj), serde),
-        )
-    if isinstance(obj, tuple) and hasattr(obj, "values") and hasattr(obj, "next"):
-        return _state(cast(Any, obj).values, serde)
-    if isinstance(obj, BaseMessage):
-        return _messages([obj], serde)
-    if isinstance(obj, Mapping):
-        return _state(cast("Mapping[str, Any]", obj), serde)
-    if isinstance(obj, list):
-        return _messages(cast("list[Any]", obj), serde)
-    raise DecodeError(f"a {type(obj).__name__}", "expected LangChain messages, a state, a CheckpointTuple or a StateSnapshot")
-
-
-def _state(values: Mapping[str, Any], serde: SerializerProtocol) -> tuple[Draft, ...]:
-    """The messages of a state, and, where it has more than messages, the state itself."""
-    found = _messages(values.get("messages") or [], serde)
-    if values.keys() <= {"messages"}:
-        return found
-    from rath_langgraph.state import encode_state
-
-    encoder = Encoder(serde)
-    state, lists, types, _ = encode_state(values, encoder, None)
-    body = Checkpoint(state=state, lists=lists, source="state", envelope={"types": types} if types else None)
-    return (*found, draft(body, objects=encoder.objects, origin=origin()))
-
-
-def _messages(values: Any, serde: SerializerProtocol) -> tuple[Draft, ...]:
-    drafts: list[Draft] = []
-    for index, value in enumerate(values if isinstance(values, list) else [values]):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        place = f"messages[{index}]"
-        try:
-            message = value if isinstance(value, BaseMessage) else convert_to_messages([value])[0]  # pyright: ignore[reportUnknownArgumentType]
-        except (ValueError, NotImplementedError, TypeError, KeyError) as error:
-            raise DecodeError(place, f"not a LangChain message ({error})") from error
-        if isinstance(message, RemoveMessage):
-            raise DecodeError(place, "a RemoveMessage is an update, not a message: pass the list that it leads to")
-        try:
-            kind, data = serde.dumps_typed([message])
-        except (TypeError, ValueError) as error:
-            raise EncodeError(
-                place, f"a {type(message).__name__} ({error})", "keep only values that LangGraph's serde can write"
-            ) from error
-        if kind != "msgpack":
-            raise EncodeError(place, f"a message that is written as {kind}")
-        drafts.append(message_draft(message, bytes(data[1:])))
-    return tuple(drafts)

@@ -1,6 +1,7 @@
 """What callbacks tell of model and tool calls -> ``inference``, ``tool_call`` and ``tool_result`` bodies. Pure.
 
-Sources: ``langchain_core.callbacks.BaseCallbackHandler``, ``langchain_core.outputs.LLMResult``, ``langchain_core.messages.ai.UsageMetadata``.
+Sources: ``langchain_core.callbacks.BaseCallbackHandler``, ``langchain_core.outputs.LLMResult``,
+``langchain_core.messages.ai.UsageMetadata``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from langgraph.types import Command
 from rath_bridge.model.kinds import ToolResult, Usage
 from rath_bridge.model.parts import TextPart, part_to_json
 from rath_bridge.redaction import Redactor
-from rath_langgraph.decode import message_body, plain
+from rath_langgraph.neutral import message_body, plain
 
 _NOT_PARAMS: Final = frozenset({"_type", "tools", "functions", "messages", "model", "model_name", "api_key"})
 

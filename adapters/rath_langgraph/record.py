@@ -26,8 +26,8 @@ from rath_bridge.model.kinds import Approval, Inference, ToolCall
 from rath_bridge.recorder import AUTO, Recorder, RunHandle, current_recorder, enter, leave, recorder_for
 from rath_bridge.session import Store, open_store
 from rath_bridge.store.protocol import Ref
-from rath_langgraph.decode import origin, plain, version
 from rath_langgraph.items import Encoder, Seen, Value
+from rath_langgraph.neutral import origin, plain, version
 from rath_langgraph.observed import (
     answer_of,
     cleaned,
@@ -40,7 +40,7 @@ from rath_langgraph.observed import (
     result_of,
     usage_of,
 )
-from rath_langgraph.threads import FRAMEWORK, Threads, thread_run
+from rath_langgraph.threads import FRAMEWORK, Threads, observe, thread_run
 
 _STEP: Final = "graph:step:"
 Tokens = tuple[Token[Recorder | None], Token[RunHandle | None]]
@@ -58,6 +58,7 @@ class _Open:
     run: RunHandle
     kind: str
     owned: bool = False
+    thread: RunHandle | None = None
     tokens: Tokens | None = None
     status: str = "ok"
     seen: Seen = field(default_factory=Seen)
@@ -123,6 +124,7 @@ class RathCallbackHandler(GraphCallbackHandler):
             run = above.recorder.begin(name, "graph", parent=above.run, native_id=facts.get("checkpoint_ns"), origin=origin())
             return _Open(above.recorder, run, "graph", seen=above.seen, prompts=above.prompts)
         recorder, owned = self._recorder(None if thread_id is None else str(thread_id))
+        observe(recorder)
         rows, self._continues = (handed.get() or self._continues), ()
         parent: RunHandle | Any | None = AUTO
         if thread_id is not None and self._threads is not None:
@@ -132,7 +134,7 @@ class RathCallbackHandler(GraphCallbackHandler):
         )
         if rows:
             recorder.flush()  # the saver reads it when the messages come
-        return _Open(recorder, run, "graph", owned)
+        return _Open(recorder, run, "graph", owned, parent if isinstance(parent, RunHandle) else None)
 
     def _node(self, name: str, facts: Mapping[str, Any], above: _Open) -> _Open:
         run = above.recorder.begin(
@@ -163,6 +165,10 @@ class RathCallbackHandler(GraphCallbackHandler):
             leave(found.tokens)
         told = describe(error) if error is not None and status != "interrupted" else None
         found.recorder.end(found.run, status, error=told, origin=origin())
+        if parent_run_id is None:
+            if found.thread is not None:
+                object.__setattr__(found.thread, "over", True)  # this handle of it: async hooks leave it ambient
+            found.recorder.flush()
         if found.owned:
             found.recorder.close()
 

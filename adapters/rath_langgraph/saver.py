@@ -31,15 +31,14 @@ from rath_bridge.errors import ConflictError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, Compaction, SessionStart
-from rath_bridge.recorder import current_recorder
 from rath_bridge.session import Store, open_store
 from rath_bridge.store.protocol import Appended, Ref
 from rath_bridge.verbs.transcript import transcript
-from rath_langgraph.decode import origin
 from rath_langgraph.items import Encoder
 from rath_langgraph.messages import Lifted, lift
+from rath_langgraph.neutral import origin
 from rath_langgraph.state import checkpoint_body, load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, RUN, Known, Line, Threads, Where, above
+from rath_langgraph.threads import FRAMEWORK, RUN, Known, Line, Threads, Where, above, settle
 
 _PAGE: Final = 128
 """Index entries read at once while listing."""
@@ -218,8 +217,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
             once=None if special else key,
         )
         with line.lock:
-            self._settle()
             where = line.tips.get(checkpoint_id) or self._threads.home(line)
+            settle(self.store, where[0])
             self._append(line, where, [item])
             line.seen.remember(encoder)
 
@@ -233,12 +232,6 @@ class RathSaver(BaseCheckpointSaver[Any]):
         if mark is not None and done.ref.position - done.written == mark[1]:
             line.marks[where] = (done.ref.head, done.ref.position)
         return done
-
-    def _settle(self) -> None:
-        """Let what an ambient recorder has queued stand before what follows from it."""
-        recorder = current_recorder()
-        if recorder is not None and recorder.store == self.store:
-            recorder.flush()
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread: its checkpoints are not found any more, and its messages leave the transcript."""
@@ -322,7 +315,7 @@ class _Put:
         Raises:
             ConflictError: See `RathSaver.put`.
         """
-        self.saver._settle()
+        settle(self.saver.store, self.threads.home(self.line)[0])
         for attempt in range(_ATTEMPTS):
             where, foreign = self._where()
             if where is None:

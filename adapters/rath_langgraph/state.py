@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, writes_sort_key
+from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.errors import CorruptStoreError
-from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
 from rath_bridge.model.kinds import Checkpoint, Task
@@ -103,18 +103,6 @@ def checkpoint_body(
         state=state, lists=lists, envelope=envelope,
     )  # fmt: skip
     return body, State(dict(versions), values)
-
-
-def checkpoint_draft(found: CheckpointTuple, serde: SerializerProtocol) -> Draft:
-    """Translate a CheckpointTuple, pending writes left out, into a chunk."""
-    from rath_langgraph.decode import origin
-
-    encoder = Encoder(serde)
-    parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-    namespace = found.config["configurable"].get("checkpoint_ns", "")
-    metadata = cast("Mapping[str, Any]", found.metadata or {})
-    body, _ = checkpoint_body(namespace, parent, found.checkpoint, metadata, encoder, None, ())
-    return draft(body, objects=encoder.objects, origin=origin())
 
 
 def _is_plain(value: Any) -> bool:
@@ -218,10 +206,13 @@ def task_body(
     return Task(namespace=namespace, checkpoint_id=checkpoint_id, task_id=task_id, path=path, writes=tuple(rows))
 
 
-def load_writes(chunks: Iterable[Chunk], serde: SerializerProtocol, fetch: Fetch) -> list[tuple[str, str, Any]]:
+def load_writes(
+    chunks: Iterable[Chunk], serde: SerializerProtocol, fetch: Fetch, *, ordered: bool = True
+) -> list[tuple[str, str, Any]]:
     """Fold the task chunks of one checkpoint into its pending writes.
 
-    For each (task, index) the first regular write stands and the last special one; order is (task_path, task_id, index).
+    For each (task, index) the first regular write stands and the last special one; order is (task_path, task_id, index), or, unless
+    ``ordered``, as they were written.
     """
     rows: dict[tuple[str, int], tuple[str, list[Any]]] = {}
     for chunk in sorted(chunks, key=lambda c: (c.at, c.position)):
@@ -233,8 +224,10 @@ def load_writes(chunks: Iterable[Chunk], serde: SerializerProtocol, fetch: Fetch
                 rows[task_id, row[0]] = (body.path, row)
     wanted = {ref.digest for _, row in rows.values() for ref in _references(row)}
     found = fetch(wanted) if wanted else {}
-    ordered = sorted(rows.items(), key=lambda pair: writes_sort_key(pair[1][0], pair[0][0], pair[0][1]))
-    return [(task_id, row[1], _write(row, serde, found)) for (task_id, _), (_, row) in ordered]
+    listed = list(rows.items())
+    if ordered:
+        listed.sort(key=lambda pair: writes_sort_key(pair[1][0], pair[0][0], pair[0][1]))
+    return [(task_id, row[1], _write(row, serde, found)) for (task_id, _), (_, row) in listed]
 
 
 def _references(row: Sequence[Any]) -> list[BlobRef]:

@@ -13,19 +13,15 @@ from threading import Lock, RLock
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-from rath_bridge.errors import UnsupportedError
-from rath_bridge.model.chunk import Chunk, Key, draft
+from rath_bridge.model.chunk import Chunk, Key, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Checkpoint, Run
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
-from rath_bridge.session import Session, Store, native_name, split_name
+from rath_bridge.session import Store, native_name, split_name
 from rath_bridge.store.protocol import Ref
-from rath_langgraph.decode import origin
 from rath_langgraph.items import Seen
-from rath_langgraph.state import State, load_values, read_metadata, read_state
+from rath_langgraph.neutral import origin
+from rath_langgraph.state import State, read_state
 
 FRAMEWORK: Final = "langgraph"
 RUN: Final = "run"
@@ -148,6 +144,7 @@ class Threads:
 
     def _begin(self, line: Line) -> None:
         """Write the run of a namespace; whoever is first decides."""
+        settle(self.store)
         recorder, run = current_recorder(), current_run()
         inside = run if recorder is not None and recorder.store == self.store else None
         parent = inside.id if inside else self.line(line.thread_id, above(line.namespace)).run if line.namespace else None
@@ -238,43 +235,25 @@ def above(namespace: str) -> str:
 
 
 def thread_run(threads: Threads, thread_id: str, recorder: Recorder) -> RunHandle:
-    """The run of a thread's root namespace, as observers nest their own under it."""
-    from rath_bridge.model.chunk import SpanContext
-
+    """The run of a thread's root namespace, as observers nest their own under it: one handle for each invocation."""
     line = threads.line(thread_id, "")
-    return RunHandle(line.run, "thread", SpanContext(recorder.trace_id, new_id(8)))
+    return RunHandle(line.run, "thread", SpanContext(recorder.trace_id, new_id(8)), current_run())
 
 
-def last_checkpoint(session: Session) -> CheckpointTuple:
-    """The newest root checkpoint of a line.
-
-    Raises:
-        UnsupportedError: There is none.
-    """
-    backend, serde = session.store.backend, JsonPlusSerializer()
-    found = [c for c in session.chunks() if c.kind == "checkpoint" and c.body_bytes is not None]
-    for chunk in reversed(found):
-        body = cast(Checkpoint, chunk.body)
-        if body.namespace or body.checkpoint_id is None:
-            continue
-        place = f"checkpoint {body.checkpoint_id}"
-        rest, metadata = read_metadata(body, serde, place)
-        values = load_values(read_state(body, backend.objects), serde, backend.objects, place)
-        thread_id = _thread_of(session, chunk)
-        configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
-        parent = body.parent_checkpoint_id
-        return CheckpointTuple(
-            {"configurable": {**configurable, "checkpoint_id": body.checkpoint_id}}, cast(Any, {**rest, "channel_values": values}),
-            cast(Any, metadata), {"configurable": {**configurable, "checkpoint_id": parent}} if parent else None, [],
-        )  # fmt: skip
-    raise UnsupportedError(f"{session.name} has no LangGraph checkpoint: encode it as 'messages' or 'state'")
+_observers: WeakSet[Recorder] = WeakSet()
 
 
-def _thread_of(session: Session, chunk: Chunk) -> str:
-    for one in session.chunks():
-        if one.kind == "run" and one.run == chunk.run and cast(Run, one.body).native_id:
-            return cast(Run, one.body).native_id or ""
-    return session.name
+def observe(recorder: Recorder) -> None:
+    """Let savers know that this recorder watches graphs."""
+    _observers.add(recorder)
+
+
+def settle(store: Store, session: str | None = None) -> None:
+    """Let what was observed stand before what follows from it: a call before the message that it gave."""
+    ambient = current_recorder()
+    for recorder in {*_observers, *([ambient] if ambient is not None else [])}:
+        if recorder.store == store and (session is None or split_name(recorder.name)[0] == session):
+            recorder.flush()
 
 
 _all: WeakSet[Threads] = WeakSet()

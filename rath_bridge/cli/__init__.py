@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 
@@ -9,6 +10,7 @@ def main() -> None:
     """Run ``rath-bridge`` with the process's arguments; ends the process with the status of the house plan, section 5."""
     from rath_bridge.cli.app import app
 
+    logging.getLogger("rath_bridge").addHandler(logging.NullHandler())  # verbs tell what matters themselves, on one line
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a terminal that cannot show a character gets an escape, not a traceback

@@ -37,6 +37,14 @@ class Verbs(TyperGroup):
         found = super().get_command(ctx, cmd_name)
         return found if found is not None else offered_command(cmd_name)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb; a reader that went away ends it quietly, with the status that a shell gives for SIGPIPE."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            _silence()
+            raise typer.Exit(BROKEN_PIPE) from error
+
     def main(self, *args: Any, **options: Any) -> Any:
         """Run, and end the process with a status of the house plan (section 5)."""
         options["standalone_mode"] = False
@@ -61,9 +69,6 @@ def _guarded(run: Any) -> int:
     except RathError as error:
         return _complain(str(error), error.exit_status)
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            _silence()
-            return BROKEN_PIPE
         where = f"{error.filename}: " if error.filename else ""
         status = USAGE if error.errno in _NOT_WHAT_WAS_NAMED else FAILED
         return _complain(f"{where}{error.strerror or error}: check the path, its permissions and the space left", status)
@@ -137,7 +142,8 @@ def _register() -> None:
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
         "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
-        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "adapters": surroundings.adapters, "doctor": surroundings.doctor,
+        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify,
+        "adapters": surroundings.adapters, "doctor": surroundings.doctor,
     }  # fmt: skip
     for name, function in verbs.items():
         verb(app, name)(function)

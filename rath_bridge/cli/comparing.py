@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Annotated, Any, Final
 
 import typer
+from rich.cells import set_cell_size
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
@@ -130,7 +131,8 @@ def _print_change(face: Face, change: Change | int) -> None:
     sign, style = _SIGNS[change.kind]
     chunk = _chunk(change)
     ids = "  ".join(c.id[:8] for c in (change.ours, change.theirs) if c is not None)
-    text = Text.assemble((f"{sign} ", style), (ids, "id"), "  ", (f"{inert(chunk.kind)}", style_of(chunk)), "  ")
+    kind = set_cell_size(inert(chunk.kind), 11)
+    text = Text.assemble((f"{sign} ", style), (f"{ids:<18}", "id"), "  ", (kind, style_of(chunk)), "  ")
     if change.kind != "changed":
         face.print_line(text.append(summary(chunk)))
         return

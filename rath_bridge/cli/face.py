@@ -6,9 +6,11 @@ afterwards, and turns what it returns into the exit status. Adapters use the sam
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -25,7 +27,6 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from rath_bridge.cli.inert import inert
 from rath_bridge.errors import MissingSessionError, StoreUnavailableError
 from rath_bridge.session import Session, Store, open_store
 from rath_bridge.store import DEFAULT_URL
@@ -139,11 +140,19 @@ class Face:
     def json(self, value: Mapping[str, Any]) -> None:
         """Print one JSON object in ASCII: no byte of a text can reach the terminal raw."""
         indent = 2 if self.out.is_terminal else None
-        self.out.file.write(json.dumps(value, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f") + "\n")
+        text = json.dumps(value, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f")
+        self.write(f"{text}\n".encode())
+
+    def write(self, data: bytes) -> None:
+        """Write bytes as they are, all of them (an unbuffered stdout may take a part only, and not say so)."""
+        out, rest = sys.stdout.buffer, memoryview(data)
+        while rest:
+            rest = rest[out.write(rest) :]
+        out.flush()
 
     def next(self, *commands: str) -> list[str]:
         """Return commands that make sense next, with the store that was named."""
-        store = f" --store {shlex.quote(self.store.url)}" if self.url is not None else ""
+        store = f" --store {shlex.quote(without_password(self.url))}" if self.url is not None else ""
         return [f"rath-bridge {command}{store}" for command in commands]
 
     @contextmanager
@@ -158,19 +167,29 @@ class Face:
             yield lambda done: bar.update(task, completed=done)
 
 
+def without_password(url: str) -> str:
+    """Return a store's address as it may be shown."""
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1", re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", url))
+
+
 def sqlite_path(url: str) -> Path | None:
     """Return the file of a ``sqlite:///`` address, None for other kinds."""
     path = url.removeprefix("sqlite:///")
     return None if path == url or not path or path == ":memory:" else Path(path)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "nobody reads any more")  # rich would end the process with status 1, a finding
+
+
 def console(plain: bool, *, stderr: bool = False) -> Console:
     """Return a console that reads no markup, marks up no numbers, and does not cut what goes into a pipe."""
     file = sys.stderr if stderr else sys.stdout
     piped = not (file.isatty() or os.environ.get("FORCE_COLOR"))
-    width = PIPE_WIDTH if piped and "COLUMNS" not in os.environ else None
+    width = PIPE_WIDTH if piped else None
     colours = None if plain or os.environ.get("NO_COLOR") else "auto"
-    return Console(
+    return _Console(
         file=file, color_system=colours, markup=False, highlight=False, emoji=False, theme=THEME, width=width, legacy_windows=False
     )  # fmt: skip
 
@@ -229,5 +248,5 @@ def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., i
 
 
 def quoted(name: str) -> str:
-    """Return a name as a shell takes it."""
-    return shlex.quote(inert(name))
+    """Return a name as a shell takes it; for hints, which are printed as JSON only."""
+    return shlex.quote(name)

@@ -12,6 +12,7 @@ from rich.text import Text
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
 from rath_bridge.cli.inert import inert
+from rath_bridge.cli.naming import label
 from rath_bridge.cli.pieces import Piece, condense
 from rath_bridge.cli.rails import ASCII, UNICODE, Row, draw, order
 from rath_bridge.cli.summary import summary
@@ -42,7 +43,7 @@ def graph(
     rows = draw(pieces, ASCII if plain else UNICODE)
     width = min(max((len(row.cells) for row in rows), default=0), 24)
     for row in rows:
-        face.print_line(_line(row, pieces, backend, width))
+        face.print_line(_line(row, pieces, backend, width, session.session))
 
 
 def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int) -> Text:
+def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session: str) -> Text:
     text = Text()
     for char, lane in row.cells:
         text.append(char, _COLOURS[lane % len(_COLOURS)])
@@ -66,7 +67,7 @@ def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int) -> Text
     colour = _COLOURS[row.lane % len(_COLOURS)]
     text.append(piece.tip[:8], "id").append("  ")
     for ref in piece.refs:
-        text.append(f"[{inert(ref)}]", f"bold {colour}").append(" ")
+        text.append(f"[{label(ref, session)}]", f"bold {colour}").append("  ")
     if piece.count > 1:
         text.append(counted(piece.count, "chunk"), "head").append("  ")
     frameworks = _frameworks(piece)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
 from rath_bridge.cli.inert import inert, one_line
+from rath_bridge.cli.naming import label
 from rath_bridge.cli.runs import RunNames, runs_named
 from rath_bridge.cli.summary import style_of, summary
 from rath_bridge.errors import RathError
@@ -130,7 +131,7 @@ def log(
         )
         face.json({"session": session.name, "head": session.head, "chunks": rows, "next_actions": hints})
         return
-    _print_log(face, entries, names, oneline)
+    _print_log(face, entries, names, session.session, oneline)
 
 
 def _entries(session: Session, every: bool, run: str | None) -> Iterator[LogEntry]:
@@ -150,7 +151,7 @@ def _entry_row(entry: LogEntry, names: RunNames) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, oneline: bool) -> None:
+def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, session: str, oneline: bool) -> None:
     day = ""
     roomy = face.out.width >= 100
     for entry in entries:
@@ -173,7 +174,7 @@ def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, oneline
             text.append(f"  {set_cell_size(one_line(names.of(chunk) or '', width), width)}", "run")
         text.append("  ")
         for ref in entry.refs:
-            text.append(f"[{inert(ref)}] ", "ref")
+            text.append(f"[{label(ref, session)}] ", "ref")
         text.append(summary(chunk), _summary_style(chunk))
         face.print_line(text)
 

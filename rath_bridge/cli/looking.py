@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, cast
 
@@ -42,8 +41,7 @@ def show(
     if raw or body:
         if body and found.body_bytes is None:
             raise ErasedError(found.id)
-        sys.stdout.buffer.write(found.envelope if raw else found.body_bytes or b"")
-        sys.stdout.buffer.flush()
+        face.write(found.envelope if raw else found.body_bytes or b"")
     elif as_json:
         face.json(_row(face, found))
     else:

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from rath_bridge.cli.face import Face
+from rath_bridge.cli.inert import inert
 from rath_bridge.errors import MissingChunkError, NotFoundError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.session import Session, resolve
@@ -57,3 +58,10 @@ def _number(session: Session, number: int) -> Chunk:
         return session[number]
     except IndexError:
         raise MissingNumberError(session.name, number, len(session)) from None
+
+
+def label(ref: str, session: str) -> str:
+    """Return how a ref is called beside its session: the branch alone for its own, the whole name for another's."""
+    if ref == session:
+        return "main"
+    return inert(ref.removeprefix(f"{session}@"))

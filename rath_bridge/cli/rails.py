@@ -8,8 +8,8 @@ from typing import Final
 
 from rath_bridge.cli.pieces import Piece
 
-UNICODE: Final = {"node": "●", "merge": "◆", "|": "│", "-": "─", "+": "┼", "fork": "├", "open": "╮", "close": "╯", "meet": "┤"}
-ASCII: Final = {"node": "*", "merge": "M", "|": "|", "-": "-", "+": "+", "fork": "|", "open": ".", "close": "'", "meet": "|"}
+UNICODE: Final = {"node": "●", "merge": "◆", "|": "│", "-": "─", "fork": "├", "open": "╮", "close": "╯", "meet": "┤"}
+ASCII: Final = {"node": "*", "merge": "M", "|": "|", "-": "-", "fork": "|", "open": ".", "close": "'", "meet": "|"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ def _link(cells: _Cells, lane: int, target: int, glyphs: dict[str, str], *, fres
     colour = max(lane, target)
     _put(cells, high, cells[2 * high][0] if 2 * high < len(cells) else " ", colour)
     for at in range(2 * low + 1, 2 * high):
-        char = cells[at][0]
-        cells[at] = (glyphs["+"] if at % 2 == 0 and char in (glyphs["|"], glyphs["+"]) else glyphs["-"], colour)
+        if cells[at][0] != glyphs["|"]:  # a connector passes behind the rails that it does not meet
+            cells[at] = (glyphs["-"], colour)
     if fresh:
         _put(cells, target, glyphs["open"], target)
     else:

@@ -42,7 +42,7 @@ class RunNames:
         for chunk in chunks:
             if chunk.kind == "run" and chunk.run is not None and chunk.run not in self._names and chunk.body_bytes is not None:
                 body = run_body(chunk)
-                if body is not None:
+                if body is not None and body.name:
                     self._names[chunk.run] = body.name
 
 

@@ -143,10 +143,11 @@ def _session(body: kinds.SessionStart) -> str:
 
 
 def _run(body: kinds.Run) -> str:
+    name = one_line(body.name or "a run", 80)
     if body.phase == "begin":
-        return f"{one_line(body.name, 80)} begins ({one_line(body.type, 40)})"
+        return f"{name} begins ({one_line(body.type or 'run', 40)})"
     how = one_line(body.status or "no status", 40)
-    return f"{one_line(body.name, 80)} ends: {how}{f', {one_line(body.error)}' if body.error else ''}"
+    return f"{name} ends: {how}{f', {one_line(body.error)}' if body.error else ''}"
 
 
 def _checkpoint(body: kinds.Checkpoint) -> str:

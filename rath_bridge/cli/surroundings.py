@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import Final, cast
+from typing import Final
 
 from rich.text import Text
 
 from rath_bridge import __version__
-from rath_bridge.cli.face import AsJson, Face, sqlite_path, table
+from rath_bridge.cli.face import AsJson, Face, sqlite_path, table, without_password
 from rath_bridge.cli.inert import inert, one_line
 from rath_bridge.cli.offered import has_commands
 from rath_bridge.cli.versions import satisfies
 from rath_bridge.errors import RathError
-from rath_bridge.plugins import Adapter, broken_adapters
 from rath_bridge.plugins import adapters as installed_adapters
+from rath_bridge.plugins import broken_adapters
 from rath_bridge.store import DEFAULT_URL
 
 BROKEN: Final = 1
@@ -42,7 +41,7 @@ class Fact:
 
 def adapters(face: Face, as_json: AsJson = False) -> int:
     """List installed adapters and the frameworks they speak."""
-    whole, broken = _whole(), _broken()
+    whole, broken = installed_adapters(), broken_adapters()
     if as_json:
         rows = [
             {
@@ -51,7 +50,7 @@ def adapters(face: Face, as_json: AsJson = False) -> int:
             }
             for name, one in whole.items()
         ]  # fmt: skip
-        face.json({"adapters": rows, "broken": broken, "next_actions": face.next("doctor")})
+        face.json({"adapters": rows, "broken": dict(broken), "next_actions": face.next("doctor")})
         return BROKEN if broken else 0
     found = table("ADAPTER", "COMMANDS", "FRAMEWORKS")
     for name, one in whole.items():
@@ -76,13 +75,16 @@ def doctor(face: Face, as_json: AsJson = False) -> int:
         hints = [fact.advice for fact in facts if fact.advice.startswith("pip ")]
         face.json({"healthy": not broken, "facts": [asdict(fact) for fact in facts], "next_actions": hints or face.next("ls")})
         return BROKEN if broken else 0
-    found = table("", "INSTALLED", "SUPPORTED", "STATUS", "")
+    found = table("", "INSTALLED", "SUPPORTED", "STATUS")
     for fact in facts:
-        found.add_row(
-            Text(inert(fact.what), "name"), Text(one_line(fact.installed or "·", 40)), Text(fact.supported, "dim"),
-            Text(*_MARKS[fact.status]), Text(inert(fact.advice), "" if fact.status in ("broken", "warning") else "dim"),
-        )  # fmt: skip
+        version = Text(one_line(fact.installed or "·", 40))
+        found.add_row(Text(inert(fact.what), "name"), version, Text(fact.supported, "dim"), Text(*_MARKS[fact.status]))
     face.show(found)
+    advised = [fact for fact in facts if fact.advice]
+    if advised:
+        face.out.print()
+    for fact in advised:  # below the table, so that a line can be copied whole
+        face.show(Text.assemble((inert(fact.what), _MARKS[fact.status][1]), "  ", inert(fact.advice)))
     return BROKEN if broken else 0
 
 
@@ -92,15 +94,6 @@ def installed(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _whole() -> dict[str, Adapter]:
-    return {name: one for name, one in installed_adapters().items() if isinstance(cast(object, one), Adapter)}
-
-
-def _broken() -> dict[str, str]:
-    lacking = {name: "it is no Adapter: members are missing" for name in installed_adapters() if name not in _whole()}
-    return {**broken_adapters(), **lacking}
 
 
 def _ground() -> Iterator[Fact]:
@@ -116,7 +109,7 @@ SQLITE: Final = ">=3.35"
 
 
 def _frameworks() -> Iterator[Fact]:
-    for name, one in _whole().items():
+    for name, one in installed_adapters().items():
         for package, specifier in one.SUPPORTED.items():
             version = installed(package)
             if version is None:
@@ -125,7 +118,7 @@ def _frameworks() -> Iterator[Fact]:
                 yield Fact(package, "warning", version, specifier, f"the adapter {name} was not tried with this version")
             else:
                 yield Fact(package, "ok", version, specifier)
-    for name, reason in _broken().items():
+    for name, reason in broken_adapters().items():
         yield Fact(f"adapter {name}", "broken", None, "", f"cannot be loaded: {one_line(reason)}; reinstall or remove it")
 
 
@@ -148,7 +141,7 @@ PSYCOPG: Final = ">=3.2"
 def _store(face: Face) -> Fact:
     """Open the store as a verb would; one that is not there yet is no fault."""
     address = face.url or os.environ.get("RATH_BRIDGE_STORE") or DEFAULT_URL
-    shown = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", address)
+    shown = without_password(address)
     path = sqlite_path(address)
     if path is not None and not path.exists():
         return Fact("store", "ok", None, "", f"{shown} is made when something is recorded")

@@ -1,0 +1,135 @@
+"""How history is condensed and drawn: every chunk in one piece, every line connected, narrow where it can be."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rath_bridge as rb
+from rath_bridge.cli.pieces import condense
+from rath_bridge.cli.rails import ASCII, UNICODE, draw, order
+from rath_bridge.session import Session
+from tests.cli_store import fill, run
+
+
+def said(text: str) -> rb.Draft:
+    return rb.message("user", text)
+
+
+def drawn(session: Session) -> list[str]:
+    refs = session.store.backend.refs(session.session)
+    return ["".join(char for char, _ in row.cells) for row in draw(condense(refs, session.store.backend), UNICODE)]
+
+
+def test_a_straight_line_is_one_row() -> None:
+    s = rb.open_store("memory:").create("s").append(*(said(str(i)) for i in range(5000)))
+    pieces = condense(s.store.backend.refs("s"), s.store.backend)
+    assert [(piece.count, piece.refs) for piece in pieces] == [(5001, ("s",))]
+    assert drawn(s) == ["●"]
+
+
+def test_a_fork_stands_right_above_its_point() -> None:
+    s = rb.open_store("memory:").create("s").append(said("a"), said("b"))
+    s.fork("x", at=s[1].id).append(said("x"))
+    assert drawn(s) == ["●", "├─●", "●"]
+
+
+def test_a_merge_opens_a_lane_and_the_branch_closes_it() -> None:
+    s = rb.open_store("memory:").create("s").append(said("a"))
+    b = s.fork("x").append(said("x"))
+    s.append(said("b")).merge(b).append(said("c"))
+    assert drawn(s) == ["●", "◆─╮", "● │", "├─●", "●"]
+
+
+def test_a_branch_that_goes_on_after_its_merge() -> None:
+    s = rb.open_store("memory:").create("s").append(said("a"))
+    b = s.fork("x").append(said("x"))
+    s.append(said("b")).merge(b)
+    b.append(said("more"))
+    assert drawn(s) == ["●", "◆─╮", "● │", "│ ├─●", "├─●", "●"]
+
+
+def test_unrelated_lines_merged() -> None:
+    store = rb.open_store("memory:")
+    s, other = store.create("s").append(said("a")), store.create("o").append(said("b"))
+    s.merge(other)
+    rows = drawn(s)
+    assert rows[1] == "◆─╮"
+    assert rows[-2:] in (["● │", "  ●"], ["│ ●", "●"])
+
+
+def test_fifty_branches_stay_narrow(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("wide").append(*(said(str(i)) for i in range(20)))
+        for i in range(50):
+            s.fork(f"b{i:02}", at=s[i % 7].id).append(said(f"way {i}"))
+    lines = run("graph", "wide", store=sqlite_url).stdout.splitlines()
+    assert sum("[b" in line for line in lines) == 50
+    assert max(line.index("[") for line in lines if "[" in line) <= 20
+    plain = run("graph", "wide", "--ascii", store=sqlite_url).stdout
+    assert plain.isascii()
+    assert "|-*" in plain
+    rows = json.loads(run("graph", "wide", "--json", store=sqlite_url).stdout)["pieces"]
+    assert sum(row["chunks"] for row in rows) == 21 + 100
+
+
+def test_labels_are_branch_names(sqlite_url: str) -> None:
+    fill(sqlite_url).close()
+    text = run("graph", "ticket-4711", store=sqlite_url).stdout
+    assert "[main]" in text
+    assert "[try-b]" in text
+    assert "◆─╮" in text
+    assert "[main]" not in run("graph", "ticket-4711@try-b", store=sqlite_url).stdout
+    assert "M-." in run("graph", "ticket-4711", "--ascii", store=sqlite_url).stdout
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["append", "fork", "merge"]), st.integers(0, 99), st.integers(0, 99)), max_size=25)
+
+
+@given(STEPS)
+def test_any_history_is_drawn_whole(steps: list[tuple[str, int, int]]) -> None:
+    tips = [rb.open_store("memory:").create("s")]
+    for number, (what, one, two) in enumerate(steps):
+        at = one % len(tips)
+        if what == "append":
+            tips[at] = tips[at].append(said(str(number)))
+        elif what == "fork":
+            tips.append(tips[at].fork(f"b{number}", at=tips[at][two % len(tips[at])].id))
+        else:
+            tips[at] = tips[at].merge(tips[two % len(tips)])
+    backend = tips[0].store.backend
+    pieces = condense(backend.refs("s"), backend)
+    everything = {entry.chunk.id for tip in tips for entry in tip.log(all=True)}
+    assert sum(piece.count for piece in pieces) == len(everything)
+    assert {piece.tip for piece in pieces} | {piece.first for piece in pieces} <= everything
+    for piece in pieces:
+        assert tuple(pieces[parent].tip for parent in piece.parents) == backend.chunk(piece.first).parents
+    ordered = order(pieces)
+    assert sorted(ordered) == list(range(len(pieces)))
+    place = {number: row for row, number in enumerate(ordered)}
+    assert all(place[parent] > place[n] for n, piece in enumerate(pieces) for parent in piece.parents)
+    for glyphs in (UNICODE, ASCII):
+        rows = draw(pieces, glyphs)
+        assert [row.piece for row in rows if row.piece is not None] == ordered
+        for above, below in pairwise(rows):
+            assert connected(above.cells, below.cells, glyphs), (above, below)
+
+
+def connected(above: tuple[tuple[str, int], ...], below: tuple[tuple[str, int], ...], glyphs: dict[str, str]) -> bool:
+    """A rail begins at something that goes down."""
+    down = {glyphs[name] for name in ("|", "node", "merge", "fork", "open", "meet")}
+    chars = [char for char, _ in above]
+    return all(at < len(chars) and chars[at] in down for at, (char, _) in enumerate(below) if char == glyphs["|"] and at % 2 == 0)
+
+
+@pytest.mark.parametrize("length", [31, 32, 33, 4200])
+def test_pages_meet_known_history_at_any_offset(length: int) -> None:
+    s = rb.open_store("memory:").create("s").append(*(said(str(i)) for i in range(length)))
+    s.fork("x", at=s[length // 2].id).append(said("x"))
+    pieces = condense(s.store.backend.refs("s"), s.store.backend)
+    assert sum(piece.count for piece in pieces) == length + 3
+    assert len(pieces) == 3

@@ -1,0 +1,195 @@
+"""ls, log, show, diff, blame, graph: what they print, in text and in JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+import rath_bridge as rb
+from rath_bridge.model.chunk import Native
+from rath_bridge.model.kinds import Message, Unknown
+from tests.cli_store import HOSTILE, TRIAGE, fill, run
+
+
+@pytest.fixture
+def url(sqlite_url: str) -> str:
+    fill(sqlite_url).close()
+    return sqlite_url
+
+
+def test_ls_tells_branches_chunks_frameworks(url: str) -> None:
+    lines = run("ls", store=url).stdout.splitlines()
+    assert lines[0].split() == ["SESSION", "BRANCHES", "CHUNKS", "LAST", "PENDING", "FRAMEWORKS"]
+    assert lines[2].startswith("ticket-4711")
+    assert lines[2].rstrip().endswith("langgraph, openai_agents")
+    assert "try-b" in run("ls", "ticket-4711", store=url).stdout
+
+
+def test_ls_json(url: str) -> None:
+    found = json.loads(run("ls", "--json", store=url).stdout)
+    one = next(row for row in found["sessions"] if row["name"] == "ticket-4711")
+    assert one["frameworks"] == ["langgraph", "openai_agents"]
+    assert one["pending"] == 0
+    assert {branch["name"] for branch in one["branches"]} == {"main", "try-b"}
+    assert found["next_actions"] == [f"rath-bridge {what} copy --store {url}" for what in ("log", "graph", "fsck")]
+
+
+def test_an_empty_store(sqlite_url: str) -> None:
+    rb.open_store(sqlite_url).close()
+    assert "No sessions" in run("ls", store=sqlite_url).stdout
+    assert json.loads(run("ls", "--json", store=sqlite_url).stdout)["sessions"] == []
+    assert run("fsck", store=sqlite_url).exit_code == 0
+
+
+def test_a_pending_call_is_counted(sqlite_url: str) -> None:
+    from rath_bridge.model.kinds import ToolCall
+
+    with rb.open_store(sqlite_url) as store:
+        store.create("s").append(rb.draft(ToolCall(name="pay", call_id="c1")))
+    assert json.loads(run("ls", "--json", store=sqlite_url).stdout)["sessions"][0]["pending"] == 1
+
+
+def test_log_is_newest_first(url: str) -> None:
+    lines = run("log", "ticket-4711", store=url).stdout.splitlines()
+    assert "note" in lines[0]
+    assert "[main]" in lines[0]
+    assert "ann: looks good" in lines[0]
+    assert "created ticket-4711" in lines[-1]
+    assert any("look_up(number=4711)" in line and "triage" in line for line in lines)
+    assert any("120 in, 30 out" in line for line in lines)
+    assert run("log", "ticket-4711", "-n", "2", store=url).stdout.splitlines() == lines[:2]
+    assert run("log", "ticket-4711", "-n", "0", store=url).stdout == ""
+
+
+def test_log_of_one_run_by_name_and_id(url: str) -> None:
+    by_name = run("log", "ticket-4711", "--run", "triage", "--oneline", store=url).stdout
+    assert len(by_name.splitlines()) == 7
+    assert by_name == run("log", "ticket-4711", "--run", TRIAGE[:6], "--oneline", store=url).stdout
+    assert run("log", "ticket-4711", "--run", "nobody", store=url).stdout == ""
+
+
+def test_log_all_holds_what_was_merged_in(url: str) -> None:
+    assert "credit note" not in run("log", "ticket-4711", "-n", "1", store=url).stdout
+    everything = json.loads(run("log", "ticket-4711", "--all", "--json", store=url).stdout)["chunks"]
+    assert any(row["kind"] == "handoff" for row in everything)
+    assert len({row["id"] for row in everything}) == len(everything)
+
+
+def test_log_json_names_runs(url: str) -> None:
+    found = json.loads(run("log", "ticket-4711", "--json", store=url).stdout)
+    call = next(row for row in found["chunks"] if row["kind"] == "tool_call")
+    assert (call["run"], call["run_name"], call["framework"]) == (TRIAGE, "triage", "langgraph")
+    assert found["next_actions"][0].startswith("rath-bridge show ")
+    again = json.loads(run("log", "ticket-4711", "--json", store=url).stdout)
+    assert found == again
+
+
+def test_show_by_number_digest_and_session(url: str) -> None:
+    by_number = run("show", "ticket-4711:5", store=url).stdout
+    digest = by_number.split()[1]
+    assert run("show", digest[:8], store=url).stdout == by_number == run("show", digest.upper(), store=url).stdout
+    assert "number: 4711" in by_number
+    assert f"triage ({TRIAGE})" in by_number
+    assert "looks good" in run("show", "ticket-4711", store=url).stdout
+    assert run("show", "ticket-4711:-1", store=url).stdout == run("show", "ticket-4711", store=url).stdout
+    assert "long long" in run("show", "ticket-4711:7", store=url).stdout
+
+
+def test_raw_and_body_are_exact(url: str) -> None:
+    with rb.open_store(url) as store:
+        chunk = store.session("ticket-4711")[4]
+    raw = run("show", "ticket-4711:4", "--raw", store=url).stdout_bytes
+    assert hashlib.sha256(raw).hexdigest() == chunk.id
+    body = run("show", "ticket-4711:4", "--body", store=url).stdout_bytes
+    assert hashlib.sha256(body).hexdigest() == chunk.body_digest
+    assert run("show", "ticket-4711:4", "--body", "--raw", store=url).exit_code == 2
+
+
+def test_show_values_that_json_cannot_hold(sqlite_url: str) -> None:
+    odd = {"big": 2**20000, "nan": float("nan"), "raw": b"\x00\xff", 1: True, "one": 1, "half": "\ud800", "none": None}
+    with rb.open_store(sqlite_url) as store:
+        native = Native("demo", "1", "json", b"{}")
+        store.create("odd").append(
+            rb.draft(Unknown(name="later.kind", fields={"x": odd})), rb.draft(Message(role="user"), native=native)
+        )
+    text = run("show", "odd:1", store=sqlite_url)
+    assert text.exit_code == 0
+    assert "later.kind" in text.stdout
+    assert "one: 1\n" in text.stdout
+    assert "\\ud800" in text.stdout
+    assert json.loads(run("show", "odd:1", "--json", store=sqlite_url).stdout)["body"]["x"]["$rath"] == "map"
+    assert "unknown kind: x=" in run("log", "odd", store=sqlite_url).stdout
+    assert json.loads(run("show", "odd:2", "--json", store=sqlite_url).stdout)["native"]["codec"] == "json"
+
+
+def test_diff_shows_base_sides_and_values(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("s").append(rb.message("user", "same"))
+        s.fork("b").append(rb.message("assistant", "the answer is five"), rb.message("user", "thanks"))
+        s.append(rb.message("assistant", "the answer is four"))
+    found = run("diff", "s", "s@b", store=sqlite_url)
+    assert found.exit_code == 1
+    assert "base" in found.stdout
+    assert "user: same" in found.stdout
+    assert "body.parts[0].content" in found.stdout
+    assert "- the answer is four" in found.stdout
+    assert "+ the answer is five" in found.stdout
+    stat = run("diff", "--stat", "s", "s@b", store=sqlite_url)
+    assert stat.exit_code == 1
+    assert stat.stdout.splitlines()[-1].split() == ["message", "·", "1", "·", "1"]
+    data = json.loads(run("diff", "s", "s@b", "--json", store=sqlite_url).stdout)
+    assert data["differ"]
+    assert data["a"]["name"] == "s"
+    assert data["changes"][0]["theirs_value"] == "the answer is five"
+    same = run("diff", "s", "s", store=sqlite_url)
+    assert same.exit_code == 0
+    assert "No difference" in same.stdout
+
+
+def test_diff_of_a_detached_copy_compares_whole(url: str) -> None:
+    with rb.open_store(url) as store:
+        store.session("ticket-4711").detach("twin")
+    found = run("diff", "ticket-4711", "twin", store=url)
+    assert "no shared history" in found.stdout
+
+
+def test_blame(url: str) -> None:
+    found = run("blame", "ticket-4711", "credit note", store=url)
+    assert found.exit_code == 0
+    assert "I write a credit note" in found.stdout
+    assert run("blame", "ticket-4711", "never said", store=url).exit_code == 1
+    assert run("blame", "ticket-4711", "", store=url).exit_code == 2
+    assert json.loads(run("blame", "ticket-4711", "look_up", "--json", store=url).stdout)["found"][0]["runs"] == ["triage"]
+
+
+@pytest.mark.parametrize("verb", ["log", "show", "graph", "blame", "diff"])
+def test_hostile_text_is_shown_and_never_obeyed(sqlite_url: str, verb: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("s\u202ex")
+        s.fork("b[red]").append(rb.message("user", "calm"))
+        s.append(rb.message("user", HOSTILE, name=HOSTILE), rb.draft(Unknown(name="other", fields={"x": {HOSTILE: HOSTILE}})))
+    args = {"blame": ["s\u202ex", "markup"], "diff": ["s\u202ex", "s\u202ex@b[red]"], "show": ["s\u202ex:1"]}.get(
+        verb, ["s\u202ex"]
+    )
+    for extra in ([], ["--json"]):
+        found = run(verb, *args, *extra, store=sqlite_url, env={"FORCE_COLOR": None})
+        assert found.exit_code in (0, 1)
+        assert not {c for c in found.stdout if not c.isprintable() and c != "\n"}
+        assert extra or "[bold red]markup[/]" in found.stdout
+    coloured = run(verb, *args, store=sqlite_url, env={"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "400"})
+    assert "\x1b[2J" not in coloured.stdout
+    assert "\x1b]" not in coloured.stdout
+    assert "\x07" not in coloured.stdout
+    assert "\u202e" not in coloured.stdout
+    assert "\x9b" not in coloured.stdout
+
+
+def test_colours_only_where_they_are_wanted(url: str) -> None:
+    wanted = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": None}
+    assert "\x1b[" in run("ls", store=url, env=wanted).stdout
+    assert "\x1b[" not in run("ls", "--no-color", store=url, env=wanted).stdout
+    assert "\x1b[" not in run("--no-color", "ls", store=url, env=wanted).stdout
+    assert "\x1b[" not in run("ls", store=url, env={**wanted, "NO_COLOR": "1"}).stdout
+    assert "\x1b[" not in run("ls", store=url, env={"FORCE_COLOR": None}).stdout

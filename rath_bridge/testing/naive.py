@@ -1,0 +1,150 @@
+"""A plain Python model of sessions, refs and their graph: slow, obvious, and what the state machine compares stores with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+RefName = tuple[str, str]
+"""Session and branch."""
+
+ANONYMOUS = "race-"
+"""The branch of a race is named after its tip's digest, which the model does not know: it numbers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveChunk:
+    """One chunk: what it says, and which chunks (by number) it follows."""
+
+    kind: str
+    text: str
+    parents: tuple[int, ...]
+    tokens: int = 0
+
+
+class NaiveConflictError(Exception):
+    """The model expects the operation to be refused, and nothing to change."""
+
+
+@dataclass(slots=True)
+class NaiveModel:
+    """Chunks by number, refs by name. Every method is the shortest way to say what should happen."""
+
+    chunks: list[NaiveChunk] = field(default_factory=list[NaiveChunk])
+    refs: dict[RefName, int] = field(default_factory=dict[RefName, int])
+    races: int = 0
+
+    # ---------------------------------------------------------------- read
+
+    def line(self, head: int) -> list[int]:
+        """First parents, oldest first."""
+        found: list[int] = []
+        at: int | None = head
+        while at is not None:
+            found.append(at)
+            parents = self.chunks[at].parents
+            at = parents[0] if parents else None
+        return found[::-1]
+
+    def ancestors(self, head: int) -> set[int]:
+        """Everything that a chunk descends from, itself too."""
+        found: set[int] = set()
+        todo = [head]
+        while todo:
+            at = todo.pop()
+            if at not in found:
+                found.add(at)
+                todo += self.chunks[at].parents
+        return found
+
+    def generation(self, head: int) -> int:
+        """Length of the longest way back to a root."""
+        depth: dict[int, int] = {}
+        for at in sorted(self.ancestors(head)):  # parents have smaller numbers
+            depth[at] = max((depth[parent] + 1 for parent in self.chunks[at].parents), default=0)
+        return depth[head]
+
+    def bases(self, ours: int, theirs: int) -> set[int]:
+        """The common ancestors of the greatest generation: a merge base is one of them."""
+        common = self.ancestors(ours) & self.ancestors(theirs)
+        nearest = max(map(self.generation, common), default=-1)
+        return {at for at in common if self.generation(at) == nearest}
+
+    def messages(self, head: int) -> list[str]:
+        """The texts of the transcript."""
+        return [self.chunks[at].text for at in self.line(head) if self.chunks[at].kind == "message"]
+
+    def usage(self, head: int) -> int:
+        """Tokens of all ancestors, each once."""
+        return sum(self.chunks[at].tokens for at in self.ancestors(head))
+
+    def placement(self, head: int) -> str | None:
+        """The last place of a line."""
+        return next((self.chunks[at].text for at in reversed(self.line(head)) if self.chunks[at].kind == "placement"), None)
+
+    # ---------------------------------------------------------------- write
+
+    def create(self, name: str) -> int:
+        """Begin a session."""
+        return self._begin((name, "main"), ())
+
+    def fork(self, at: int, ref: RefName) -> int:
+        """Begin a line behind any chunk."""
+        return self._begin(ref, (at,))
+
+    def detach(self, head: int, name: str) -> int:
+        """Copy a line under a new root."""
+        ref = (name, "main")
+        old = self.line(head)
+        at = self._begin(ref, ())
+        for number in old:
+            chunk = self.chunks[number]
+            at = self._add(NaiveChunk(chunk.kind, chunk.text, (at,), chunk.tokens))
+        self.refs[ref] = at
+        return at
+
+    def append(
+        self, ref: RefName, seen: int, new: list[NaiveChunk], on_conflict: Literal["serialise", "branch", "raise"]
+    ) -> tuple[RefName, int]:
+        """Append behind a ref that the writer saw at ``seen``; parents of ``new`` are filled in here."""
+        at = self.refs[ref]
+        if at != seen:
+            if on_conflict == "raise":
+                raise NaiveConflictError
+            if on_conflict == "branch":
+                self.races += 1
+                ref, at = (ref[0], f"{ANONYMOUS}{self.races}"), seen
+        for chunk in new:
+            at = self._add(NaiveChunk(chunk.kind, chunk.text, (at,), chunk.tokens))
+        self.refs[ref] = at
+        return ref, at
+
+    def merge(self, ref: RefName, ours: int, theirs: int, name: str, strategy: str) -> int:
+        """Fold ``theirs`` into a ref that the writer saw at ``ours``; returns ``ours`` where there is nothing to do."""
+        if theirs in self.ancestors(ours):
+            return ours
+        here, there = self.placement(ours), self.placement(theirs)
+        if strategy == "summary" and None not in (here, there) and here != there:
+            raise NaiveConflictError
+        if self.refs[ref] != ours:
+            raise NaiveConflictError
+        parents = (theirs, ours) if strategy == "theirs" else (ours, theirs)
+        only = self.ancestors(theirs) - self.ancestors(ours)
+        at = self._add(NaiveChunk("merge", "", parents))
+        if strategy == "summary":
+            said = [self.chunks[n].text for n in self.line(theirs) if n in only and self.chunks[n].kind == "message"]
+            last = next((f"user: {text}" for text in reversed(said) if text), "(no message)")
+            block = f"[merged from {name}: {len(said)} messages, {len(only)} chunks; its last message follows]\n{last}"
+            at = self._add(NaiveChunk("message", block, (at,)))
+        self.refs[ref] = at
+        return at
+
+    def _begin(self, ref: RefName, parents: tuple[int, ...]) -> int:
+        if ref in self.refs:
+            raise NaiveConflictError
+        self.refs[ref] = self._add(NaiveChunk("session", "", parents))
+        return self.refs[ref]
+
+    def _add(self, chunk: NaiveChunk) -> int:
+        self.chunks.append(chunk)
+        return len(self.chunks) - 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from rath_autogen.convert import Converter
+from rath_autogen.convert import ROLES, Converter
 from rath_autogen.items import History, Item
 from rath_autogen.natives import EVENT_TYPES, FRAMEWORK, LLM_TYPES, Registry, dump, message_key
 from rath_bridge.model.kinds import Message, Run
@@ -28,12 +29,12 @@ def task_result(history: History) -> tuple[Any, LossReport]:
     out: list[Any] = []
     rows: Rows = []
     names: dict[str, str] = {}
-    answered = _answered(history)
+    pairs = _pair(history)
     for item in history.items:
         names |= _names(item)
-        for message in _home(item, registry, made) or _shown(item, made, names):
+        for message in _home(item, registry, made) or _shown(item, made, names, pairs):
             _add(message, item, out, rows)
-        missing = list(_open(item, history, answered, made))
+        missing = list(_open(item, history, pairs, made))
         if missing:
             messages = require("autogen_agentchat.messages", "encoding for AutoGen", FRAMEWORK)
             results = [made.closing(item.chunk, call, history.closed.get((item.chunk.id, call.id))) for call in missing]
@@ -120,7 +121,9 @@ def _chat(item: Item, made: Converter) -> Any:
         if not isinstance(part, (TextPart, BlobPart, UriPart)):
             made.lose(item.chunk, f"parts[{index}]", f"no chat message of AutoGen holds a {part.type}: left out")
     content = made.media(item, wanted)
-    if not wanted or (isinstance(content, list) and not content):
+    if not parts:
+        made.lose(item.chunk, "parts", "an empty message: left out")
+    if not content and not any(isinstance(part, TextPart) for _, part in wanted):
         return None
     if isinstance(content, list) and all(isinstance(each, str) for each in content):
         content = "".join(content)
@@ -128,7 +131,7 @@ def _chat(item: Item, made: Converter) -> Any:
     return kind(content=content, source=made.source(item), **_stamp(item))
 
 
-def _shown(item: Item, made: Converter, names: Mapping[str, str]) -> Iterator[Any]:
+def _shown(item: Item, made: Converter, names: Mapping[str, str], pairs: _Pairs) -> Iterator[Any]:
     """A foreign message as what an agent would have shown: thought, request, results, text."""
     messages = require("autogen_agentchat.messages", "encoding for AutoGen", FRAMEWORK)
     message = cast(Message, item.message)
@@ -151,10 +154,11 @@ def _shown(item: Item, made: Converter, names: Mapping[str, str]) -> Iterator[An
         yield messages.ThoughtEvent(content="\n".join(thoughts), source=source, **_stamp(item, "thought"))
     if calls:
         yield messages.ToolCallRequestEvent(content=calls, source=source, **_stamp(item))
-    results = made.results(item, names)
+    results = _answers(item, pairs, names, made)
     if results:
         yield messages.ToolCallExecutionEvent(content=results, source=source, **_stamp(item, "results" if texts else ""))
-    if not calls and (texts or not (thoughts or results)):
+    answers = any(isinstance(part, ToolCallResponsePart) for part in message.parts)
+    if not calls and (texts or not (thoughts or answers)):
         content = made.media(item, texts)
         if isinstance(content, list) and all(isinstance(each, str) for each in content):
             content = "".join(content)
@@ -162,28 +166,62 @@ def _shown(item: Item, made: Converter, names: Mapping[str, str]) -> Iterator[An
         yield kind(content=content, source=source, **_stamp(item))
 
 
-def _answered(history: History) -> set[tuple[str, str]]:
-    """(asking chunk, call id) of every call that a later message answers, until its id is asked again."""
-    found: set[tuple[str, str]] = set()
-    asked: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Parts that have no partner, as (message chunk, place in it)."""
+
+    calls: frozenset[tuple[str, int]]
+    answers: frozenset[tuple[str, int]]
+
+
+def _pair(history: History) -> _Pairs:
+    """Pair calls with answers along the transcript: an answer belongs to the latest open call of its id."""
+    waiting: dict[str | None, list[tuple[str, int]]] = {}
+    orphans: set[tuple[str, int]] = set()
     for item in history.messages:
-        for part in cast(Message, item.message).parts:
-            if isinstance(part, ToolCallPart) and part.id:
-                asked[part.id] = item.chunk.id
-            elif isinstance(part, ToolCallResponsePart) and part.id in asked:
-                found.add((asked[part.id], part.id))
-    return found
+        if _is_system(item):  # left out, whatever it holds
+            continue
+        for index, part in enumerate(cast(Message, item.message).parts):
+            place = (item.chunk.id, index)
+            if isinstance(part, ToolCallPart):
+                waiting.setdefault(part.id, []).append(place)
+            elif isinstance(part, ToolCallResponsePart):
+                asked = waiting.get(part.id) if part.id is not None else None
+                if asked:
+                    asked.pop()
+                else:
+                    orphans.add(place)
+    return _Pairs(frozenset(place for places in waiting.values() for place in places), frozenset(orphans))
 
 
-def _open(item: Item, history: History, answered: set[tuple[str, str]], made: Converter) -> list[Any]:
-    if item.message is None or not any(isinstance(part, ToolCallPart) for part in item.message.parts):
+def _is_system(item: Item) -> bool:
+    return ROLES.get(cast(Message, item.message).role) == "system"
+
+
+def _open(item: Item, history: History, pairs: _Pairs, made: Converter) -> list[Any]:
+    """Calls to be closed: a foreign one without an answer, one of AutoGen's where its end is on record."""
+    if item.message is None or _is_system(item):
         return []
-    own = item.data is not None
+    asked = [index for index, part in enumerate(item.message.parts) if isinstance(part, ToolCallPart)]
+    if not any((item.chunk.id, index) in pairs.calls for index in asked):
+        return []
     return [
         call
-        for call in made.calls(item)
-        if (item.chunk.id, call.id) not in answered and (not own or (item.chunk.id, call.id) in history.closed)
+        for index, call in zip(asked, made.calls(item), strict=True)
+        if (item.chunk.id, index) in pairs.calls and (item.data is None or (item.chunk.id, call.id) in history.closed)
     ]
+
+
+def _answers(item: Item, pairs: _Pairs, names: Mapping[str, str], made: Converter) -> list[Any]:
+    """The results that a foreign message holds, without those that answer no call."""
+    places = [index for index, part in enumerate(cast(Message, item.message).parts) if isinstance(part, ToolCallResponsePart)]
+    found: list[Any] = []
+    for index, result in zip(places, made.results(item, names), strict=True):
+        if (item.chunk.id, index) in pairs.answers:
+            made.lose(item.chunk, f"parts[{index}]", "a result without its call: left out")
+        else:
+            found.append(result)
+    return found
 
 
 def _stop_reason(history: History) -> str | None:

@@ -115,6 +115,8 @@ def _entries(history: History, made: Converter) -> Iterator[_Entry]:
             result = cast("Mapping[str, Any]", cast("Mapping[str, Any]", item.data)["result"])
             yield _Entry(item, made.models.UserMessage(content=str(result["output"]), source=made.source(item)))
         elif role == "tool" or (exact is None and _answers(item)):
+            if exact is None and not cast(Message, item.message).parts:
+                made.lose(item.chunk, "parts", "an empty message: left out")
             yield _Entry(item, exact, results=made.results(item, names))
             for index, part in enumerate(cast(Message, item.message).parts):
                 if not isinstance(part, ToolCallResponsePart):
@@ -166,8 +168,8 @@ def _assistant(item: Item, exact: Any, made: Converter) -> _Entry:
     if calls:
         return _Entry(item, made.models.AssistantMessage(content=calls, thought=thought, source=source), calls)
     if not texts:
-        if thought is None and not message.parts:
-            made.lose(item.chunk, "parts", "an empty message: left out")
+        if thought is None:
+            made.lose(item.chunk, "parts", "nothing that an assistant of AutoGen says: left out")
         return _Entry(item, thought=thought)
     return _Entry(item, made.models.AssistantMessage(content="".join(texts), thought=thought, source=source))
 
@@ -182,6 +184,10 @@ def _with_thoughts(entries: Iterator[_Entry], made: Converter) -> Iterator[_Entr
             continue
         if waiting and _takes_thought(entry, made) and made.source(entry.item) == made.source(waiting[-1].item):
             answer: Any = entry.said
+            for before in waiting:
+                made.lose(
+                    before.item.chunk, "parts", "reasoning that was shown by itself: it stands in the next answer's `thought`"
+                )
             told = [before.thought or "" for before in waiting] + ([answer.thought] if answer.thought else [])
             entry.said = answer.model_copy(update={"thought": "\n".join(told)})
             waiting = []

@@ -11,8 +11,7 @@ from time import monotonic
 from typing import Any, Final, Literal, cast
 from weakref import WeakKeyDictionary
 
-from autogen_core import CancellationToken, ComponentModel
-from autogen_core._message_handler_context import MessageHandlerContext
+from autogen_core import CancellationToken, ComponentModel, MessageHandlerContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel

@@ -9,12 +9,15 @@ from functools import partial
 from typing import Any, Final
 
 from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import ToolCallRequestEvent
 from autogen_core import CancellationToken
 
+from rath_autogen.guard import guarded
 from rath_autogen.handover import Handover, known, prepare, task_messages
 from rath_autogen.ledger import Ledger, close_ledger, open_ledger
 from rath_autogen.natives import FRAMEWORK
 from rath_autogen.transcriber import Transcriber, describe
+from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.report import LossReport
@@ -91,7 +94,9 @@ class Wrapped:
         recorder, owned = self._recorder()
         try:
             given = task_messages(task)
-            handover = known(given, recorder, self._continues)
+            handover = Handover()
+            with guarded(recorder, "which messages of a task are known"):
+                handover = known(given, recorder, self._continues)
             async with aclosing(self._recorded(recorder, handover, given, cancellation_token, output_task_messages)) as items:
                 async for item in items:
                     yield item
@@ -119,6 +124,8 @@ class Wrapped:
                 finally:
                     close_ledger(mark)
                 transcriber.came(item)
+                if isinstance(item, ToolCallRequestEvent):  # an agent on its own has not started the tools yet
+                    await in_thread(recorder.flush)
                 yield item
         except GeneratorExit:
             status = "abandoned"

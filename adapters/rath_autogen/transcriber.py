@@ -41,16 +41,20 @@ def describe(runner: Any) -> Runner:
     members: Sequence[Any] = getattr(runner, "_participants", None) or ()
     agents = members or [runner]
     humans = {agent.name for agent in agents if isinstance(agent, UserProxyAgent)}
-    facts: dict[str, Any] = {"class": type(runner).__name__, "description": runner.description}
+    facts: dict[str, Any] = {"class": type(runner).__name__, "description": getattr(runner, "description", None)}
     if members:
         facts["participants"] = [{"name": a.name, "class": type(a).__name__, "description": a.description} for a in members]
     systems: Sequence[Any] = getattr(runner, "_system_messages", None) or ()
     tools = [*(getattr(runner, "_tools", None) or ()), *(getattr(runner, "_handoff_tools", None) or ())]
     return Runner(
-        name=runner.name, type="team" if members else "agent", participants=tuple(agent.name for agent in agents),
-        humans=frozenset({"user"} | humans), system="\n".join(message.content for message in systems) or None,
-        tools=tuple(tool.schema for tool in tools), facts=facts,
-    )  # fmt: skip
+        name=getattr(runner, "name", type(runner).__name__),
+        type="team" if members else "agent",
+        participants=tuple(getattr(agent, "name", "") for agent in agents),
+        humans=frozenset({"user"} | humans),
+        system="\n".join(message.content for message in systems) or None,
+        tools=tuple(tool.schema for tool in tools),
+        facts=facts,
+    )
 
 
 class Transcriber:
@@ -87,6 +91,10 @@ class Transcriber:
 
     def came(self, item: Any) -> None:
         """Record one item of the stream."""
+        with guarded(self._recorder, f"a {type(item).__name__}"):
+            self._came(item)
+
+    def _came(self, item: Any) -> None:
         if isinstance(item, TaskResult):
             self._stop_reason = item.stop_reason
             return

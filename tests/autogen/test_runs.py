@@ -133,6 +133,25 @@ async def test_handoffs_and_calls_of_a_swarm_are_on_record(store: rb.Store) -> N
     ]
 
 
+async def test_a_call_is_durable_before_its_tool_runs(store: rb.Store) -> None:
+    seen: list[str] = []
+
+    async def look() -> str:
+        """Look at the record."""
+        seen.extend(call.call_id for call in store.session("s").pending())
+        return "seen"
+
+    await wrap(agent("a", asks("look"), tools=[look]), store, "s").run(task="go")
+    assert seen == ["c1"]
+
+
+async def test_what_cannot_be_recorded_never_breaks_a_run(store: rb.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rath_autogen.transcriber.pieces", lambda *_, **__: 1 / 0)
+    result = await wrap(agent("a", "ok"), store, "s").run(task="go")
+    assert len(result.messages) == 2
+    assert [c.values["count"] for c in store.session("s") if c.kind == "gap"] == [1, 1]
+
+
 async def test_a_crashing_tool_is_an_error_and_the_run_goes_on(store: rb.Store) -> None:
     await wrap(agent("a", asks("crash"), tools=[crash]), store, "s").run(task="go")
     (call,) = store.session("s").calls()

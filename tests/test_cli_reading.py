@@ -193,3 +193,74 @@ def test_colours_only_where_they_are_wanted(url: str) -> None:
     assert "\x1b[" not in run("--no-color", "ls", store=url, env=wanted).stdout
     assert "\x1b[" not in run("ls", store=url, env={**wanted, "NO_COLOR": "1"}).stdout
     assert "\x1b[" not in run("ls", store=url, env={"FORCE_COLOR": None}).stdout
+
+
+def test_nested_runs_come_along(sqlite_url: str) -> None:
+    from rath_bridge.model.kinds import Run
+
+    with rb.open_store(sqlite_url) as store:
+        store.create("s").append(
+            rb.draft(Run(phase="begin", name="team", type="team"), run="aaaa0000"),
+            rb.draft(Run(phase="begin", name="agent", parent="aaaa0000"), run="bbbb0000"),
+            rb.draft(Run(phase="begin", name="tool", parent="bbbb0000"), run="cccc0000"),
+            rb.draft(Message(role="tool"), run="cccc0000"),
+            rb.message("user", "outside"),
+        )
+    count = {
+        name: len(run("log", "s", "--run", name, store=sqlite_url).stdout.splitlines())
+        for name in ("team", "agent", "tool", "bbbb")
+    }
+    assert count == {"team": 4, "agent": 3, "tool": 2, "bbbb": 3}
+
+
+def test_erased_content_is_named_and_cannot_be_compared() -> None:
+    from dataclasses import replace
+
+    from rath_bridge.cli.comparing import INCOMPARABLE, status_of
+    from rath_bridge.cli.summary import summary
+    from rath_bridge.verbs.diff import Change, Diff
+
+    chunk = rb.open_store("memory:").create("s").append(rb.message("user", "secret"))[-1]
+    erased = replace(chunk, body_bytes=None, erased_digest=chunk.body_digest)
+    assert erased.envelope == chunk.envelope
+    assert summary(erased) == f"(erased, {chunk.size} B)"
+    gone = Change(kind="changed", ours=chunk, theirs=erased, path="body.erased")
+    assert status_of(Diff(None, changes=(gone,))) == INCOMPARABLE == 125
+    assert status_of(Diff(None, changes=(gone, Change(kind="added", theirs=chunk)))) == 1
+    assert status_of(Diff(None, changes=(Change(kind="same", ours=chunk, theirs=chunk),))) == 0
+
+
+def test_every_kind_has_its_words() -> None:
+    from rath_bridge.cli.summary import body_words
+    from rath_bridge.model import kinds
+    from rath_bridge.model.parts import BlobPart, FilePart, GenericPart, ReasoningPart, ToolCallResponsePart, UriPart
+
+    parts = (ReasoningPart("hm"), ToolCallResponsePart("c", [1]), BlobPart("image", b"x" * 2000, "image/png"), FilePart("image", "f1"),
+             UriPart("audio", "https://a.b"), GenericPart("server_tool_call"))  # fmt: skip
+    words: list[tuple[kinds.Body, str]] = [
+        (kinds.Message(role="assistant", name="ann", parts=parts),
+         "assistant ann: (thinks) hm ← [1] [image/png, 2.0 kB] [image file f1] [audio https://a.b] [server_tool_call]"),
+        (kinds.ToolResult(name="pay", status="error", error="no money"), "pay failed: no money"),
+        (kinds.ToolResult(name="pay", status="no_response", reason="timeout"), "pay gave no response (timeout)"),
+        (kinds.Inference(model="m", error="overloaded", finish_reasons=("length",)), "m · length · failed: overloaded"),
+        (kinds.Handoff(from_agent="a", to_agent="b"), "a → b"),
+        (kinds.Route(router="r", chosen=("a",), candidates=("a", "b"), reason="fits"), "r chose a of a, b: fits"),
+        (kinds.Guardrail(name="pii", stage="input", triggered=True), "pii on input: triggered"),
+        (kinds.Approval(phase="granted", by="ann", subject="pay"), "granted by ann: pay"),
+        (kinds.Memory(op="recall", query="tax", items=(1, 2)), "recall tax: 2 items"),
+        (kinds.Placement(backend="local", root="./ws"), "on local, ./ws"),
+        (kinds.Workspace(), "0 files"),
+        (kinds.Compaction(dropped=("a" * 64,), reason="trimmed", stands="b" * 64),
+         "1 messages dropped (trimmed), bbbbbbbb stands for them"),
+        (kinds.Redaction(targets=("a",), reason="asked"), "1 chunks erased: asked"),
+        (kinds.Gap(count=3, reason="spool full"), "3 events are not on record: spool full"),
+        (kinds.Error(type="RateLimit", message="slow"), "RateLimit: slow"),
+        (kinds.Span(name="GET", duration=0.25), "GET · 0.250 s"),
+        (kinds.Note(text="hi", author="ann"), "ann: hi"),
+        (kinds.Checkpoint(step=3, source="loop", namespace="sub"), "step 3, loop, in sub"),
+        (kinds.Task(name="agent", writes=(1,)), "agent: 1 writes"),
+        (kinds.SessionStart(op="fork", name="s", branch="b", of="s"), "forked s@b from s"),
+        (kinds.Run(phase="end", name="r", status="error", error="boom"), "r ends: error, boom"),
+    ]  # fmt: skip
+    for body, text in words:
+        assert body_words(body) == text

@@ -58,7 +58,10 @@ def detach(
     new: Annotated[str, typer.Argument(metavar="NEW", help="Session to make.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Copy a line under a new root: no parent in the old one, contents shared."""
+    """Copy a line under a new root.
+
+    It has no parent in the old line; contents are shared.
+    """
     old = face.session(name)
     made = old.detach(new)
     _told(face, as_json, made, f"detached from {inert(old.name)}: {len(made)} chunks", f"log {quoted(made.name)}")
@@ -85,7 +88,10 @@ def merge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be appended, and write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fold another line in; both parents are kept, and the base stands once."""
+    """Fold another line in.
+
+    Both parents are kept, and the base stands once. Status 1: both sides changed the same thing, nothing was written.
+    """
     ours, theirs = face.session(name), face.session(other)
     if dry_run:
         plan = plan_merge(ours.head, theirs.head, face.store.backend, name=theirs.name, strategy=strategy.value)

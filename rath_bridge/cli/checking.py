@@ -37,7 +37,10 @@ def fsck(
     head: HeadOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check every chunk, object, ref and reflog, and name every fault. Status 3: there are some."""
+    """Check all that is stored, and name every fault.
+
+    Chunks, objects, refs and reflogs. Status 3: there are faults.
+    """
     known = known_head(head)
     refs = face.store.backend.refs() if name is None else [_ref(face, name)]
     heads = None if name is None else [ref.head for ref in refs]

@@ -45,16 +45,17 @@ def diff(
     stat: Annotated[bool, typer.Option("--stat", help="Only count what differs.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show where two sessions or branches part, and what only one of them says. Status 0: no difference; 1: they differ.
+    """Show where two sessions or branches part.
 
-    What a run makes anew each time (times, nonces, generated ids) does not count.
+    What a run makes anew each time (times, nonces, generated ids) does not count. Status 0: no difference; 1: they differ;
+    125: what differs was erased.
     """
     one, two = face.session(ours), face.session(theirs)
     try:
         found = one.diff(two)
     except (ErasedError, MissingObjectError, DecodeError) as error:
         raise IncomparableError(one.name, two.name, str(error)) from error
-    status = _status(found)
+    status = status_of(found)
     if as_json:
         hints = [f"show {c.id[:12]}" for change in _differing(found)[:1] for c in (change.ours, change.theirs) if c is not None]
         counts = dict(sorted(Counter(change.kind for change in found.changes).items()))
@@ -77,7 +78,8 @@ def _differing(found: Diff) -> list[Change]:
     return [change for change in found.changes if change.kind != "same"]
 
 
-def _status(found: Diff) -> int:
+def status_of(found: Diff) -> int:
+    """Return the exit status of a comparison: what differs only in erased content cannot be compared."""
     differing = _differing(found)
     if differing and all(_erased(change) for change in differing):
         return INCOMPARABLE
@@ -167,7 +169,10 @@ def blame(
     wanted: Annotated[str, typer.Argument(metavar="TEXT", help="Some text, a path or a digest.", show_default=False)],
     as_json: AsJson = False,
 ) -> int:
-    """Show which chunks and runs brought a text, a path or a digest in, first appearance first. Status 1: none did."""
+    """Show which chunks brought a text, a path or a digest in.
+
+    First appearance first. Status 1: none did.
+    """
     session = face.session(name)
     if not wanted:
         raise typer.BadParameter("TEXT is empty: give some text, a path or a digest")

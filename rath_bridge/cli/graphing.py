@@ -28,7 +28,10 @@ def graph(
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with plain characters.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw branches, forks and merges, newest first; chunks that simply follow each other are one row."""
+    """Draw branches, forks and merges, newest first.
+
+    Chunks that simply follow each other are one row, told by their last message.
+    """
     session = face.session(name)
     backend = face.store.backend
     refs = [r for r in backend.refs(session.session) if "@" not in name or r.branch == session.branch]

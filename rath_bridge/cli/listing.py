@@ -34,7 +34,10 @@ def ls(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List sessions: branches, chunks, last activity, frameworks seen, pending calls."""
+    """List sessions, their branches, and what was seen in them.
+
+    LAST is in UTC. Of long sessions, frameworks are those of the newest chunks, and pending calls are left out.
+    """
     every = face.store.sessions()
     if name is not None:
         one = face.session(name)
@@ -137,8 +140,7 @@ def log(
 def _entries(session: Session, every: bool, run: str | None) -> Iterator[LogEntry]:
     if run is None:
         return session.log(all=every)
-    heads = session.heads().values() if every else [session.head]
-    wanted = frozenset[str]().union(*(runs_named(session.store.backend.line(head), run) for head in heads))
+    wanted = runs_named((entry.chunk for entry in session.log(all=every)), run)
     return (entry for entry in session.log(all=every) if entry.chunk.run in wanted)
 
 

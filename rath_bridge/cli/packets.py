@@ -26,7 +26,7 @@ def packet(
     force: Annotated[bool, typer.Option("--force", help="Replace a packet that stands there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write sessions as an evidence packet."""
+    """Write sessions, whole, as an evidence packet."""
     sessions = [face.session(name) for name in dict.fromkeys(names)]
     with face.progress("writing") as progress:
         place = export_packet(sessions, out, overwrite=force, progress=progress)
@@ -46,7 +46,10 @@ def verify(
     head: HeadOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check an evidence packet, and name every fault. Status 3: there are some."""
+    """Check an evidence packet, and name every fault.
+
+    Status 3: there are faults.
+    """
     known = known_head(head)
     with face.progress("verifying") as progress:
         report = verify_packet(packet_path, head=known, progress=progress)

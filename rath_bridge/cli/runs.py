@@ -58,17 +58,27 @@ def runs_named(chunks: Iterable[Chunk], wanted: str) -> frozenset[str]:
     """Return the ids of the runs that are called ``wanted``, or whose id begins so, and of all that nest in them.
 
     Args:
-        chunks: Oldest first.
+        chunks: In any order.
         wanted: A run's name, or at least four characters of its id.
     """
     found: set[str] = set()
+    parents: dict[str, str] = {}
     for chunk in chunks:
         if chunk.run is None:
             continue
         if len(wanted) >= 4 and chunk.run.startswith(wanted):
             found.add(chunk.run)
-        elif chunk.kind == "run" and chunk.body_bytes is not None:
-            body = run_body(chunk)
-            if body is not None and (body.name == wanted or body.parent in found):
+        elif chunk.kind == "run" and chunk.body_bytes is not None and (body := run_body(chunk)) is not None:
+            if body.name == wanted:
                 found.add(chunk.run)
+            if body.parent is not None:
+                parents[chunk.run] = body.parent
+    for run in parents:
+        path: list[str] = []
+        at: str | None = run
+        while at is not None and at not in found and at not in path:
+            path.append(at)
+            at = parents.get(at)
+        if at in found:
+            found.update(path)
     return frozenset(found)

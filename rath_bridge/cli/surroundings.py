@@ -78,7 +78,7 @@ def doctor(face: Face, as_json: AsJson = False) -> int:
     found = table("", "INSTALLED", "SUPPORTED", "STATUS")
     for fact in facts:
         version = Text(one_line(fact.installed or "·", 40))
-        found.add_row(Text(inert(fact.what), "name"), version, Text(fact.supported, "dim"), Text(*_MARKS[fact.status]))
+        found.add_row(Text(inert(fact.what), "name"), version, Text(inert(fact.supported), "dim"), Text(*_MARKS[fact.status]))
     face.show(found)
     advised = [fact for fact in facts if fact.advice]
     if advised:

@@ -5,7 +5,7 @@ Ids, names, response metadata and usage are left out: LangGraph's ``add_messages
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -18,11 +18,12 @@ def compare_key(message: BaseMessage) -> Digest:
     """Return the digest of what a message says: role, content, calls."""
     content: Any = message.content
     if isinstance(content, list):
-        texts = [block if isinstance(block, str) else block.get("text") for block in content]
+        blocks = cast("list[Any]", content)
+        texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
         if (
-            len(content) == 1
+            len(blocks) == 1
             and isinstance(texts[0], str)
-            and (isinstance(content[0], str) or set(content[0]) <= {"type", "text", "id"})
+            and (isinstance(blocks[0], str) or set(blocks[0]) <= {"type", "text", "id"})
         ):
             content = texts[0]
     facts: list[Any] = [role_of(message), plain(content)]

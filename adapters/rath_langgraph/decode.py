@@ -67,7 +67,7 @@ def _checkpoint(found: CheckpointTuple, serde: SerializerProtocol) -> tuple[Draf
     from rath_langgraph.state import checkpoint_body, task_body
 
     run = new_id(8)
-    configurable: Mapping[str, Any] = found.config["configurable"]
+    configurable: Mapping[str, Any] = found.config.get("configurable") or {}
     thread, namespace = str(configurable.get("thread_id") or ""), str(configurable.get("checkpoint_ns") or "")
     begin = draft(Run(phase="begin", name="thread", type="graph", native_id=thread), run=run, origin=origin())
     said = _messages(found.checkpoint["channel_values"].get("messages") or [], serde, run=run)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -83,19 +83,20 @@ def _content(item: object) -> object:
 
 
 def _snapshot(value: Any) -> Any:
-    kind = type(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS:
         return value
     if kind is dict:
         return {key: _snapshot(item) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return kind([_snapshot(item) for item in value])
+        copies = [_snapshot(item) for item in value]
+        return copies if kind is list else tuple(copies)
     raise _OpaqueError
 
 
 def _same(old: Any, new: Any) -> bool:
     """Equality that knows 1 from True and sees the order of keys: equal here means equal bytes."""
-    kind = type(new)
+    kind: type[Any] = type(new)  # pyright: ignore[reportUnknownVariableType]
     if type(old) is not kind:
         return False
     if kind is dict:
@@ -112,7 +113,7 @@ def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> Non
     """Collect the texts that become blobs, so that the store can keep bytes that hold them as segments around them."""
     kind = type(value)
     if kind is str:
-        text: str = value  # type: ignore[assignment]
+        text = cast(str, value)
         if len(text) >= INLINE_LIMIT // 4:
             try:
                 data = text.encode()
@@ -125,11 +126,13 @@ def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> Non
         return
     parts: Iterable[Any]
     if isinstance(value, Mapping):
-        parts = value.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        parts = cast("Mapping[Any, Any]", value).values()
     elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value  # pyright: ignore[reportUnknownVariableType]
+        parts = cast("Iterable[Any]", value)
     else:
-        parts = (*getattr(value, "__dict__", {}).values(), *(getattr(value, "__pydantic_extra__", None) or {}).values())
+        fields: dict[str, Any] = getattr(value, "__dict__", {})
+        more: dict[str, Any] | None = getattr(value, "__pydantic_extra__", None)
+        parts = (*fields.values(), *(more or {}).values())
     for part in parts:
         long_texts(part, found, depth + 1)
 
@@ -199,10 +202,10 @@ class Encoder:
         sizes = [len(self.bytes[name]) for name in names if name in self.bytes]
         return sum(sizes) / len(sizes) if sizes else SMALL
 
-    def value(self, value: object, old: Value | None = None) -> Value:
+    def value(self, value: Any, old: Value | None = None) -> Value:
         """Encode a channel's value; with the old one at hand, what it shares costs nothing."""
         if type(value) is list:
-            values: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+            values = cast("list[object]", value)
             names = self.items(values)
             if names is not None:
                 before = old.tree if old else None
@@ -219,7 +222,7 @@ class Encoder:
         if kind != "null" and (old is None or old.digest != name):
             self.objects[name.hex()] = data
             if self.open:
-                long_texts(value, self.objects)
+                long_texts(cast(object, value), self.objects)
         return Value(kind, name)
 
 

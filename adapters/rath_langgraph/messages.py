@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
@@ -105,7 +105,7 @@ def _drafts(
         if name.hex() in drafts[-1].objects:
             encoder.objects.pop(name.hex(), None)
         places.append(said.place)
-    dropped = tuple(name for i in found.dropped if (name := ids[i]) is not None)
+    dropped = tuple(chunk for i in found.dropped if (chunk := ids[i]) is not None)
     if dropped:
         drafts.append(draft(Compaction(dropped=dropped, reason="removed"), run=line.run, origin=origin()))
     return Lifted(tuple(drafts), feed, tuple(names), tuple(places))
@@ -114,8 +114,6 @@ def _drafts(
 def _linked(
     body: Message, replaces: int | None, after: int | None, stands_for: Sequence[int], ids: Sequence[Digest | None]
 ) -> Message:
-    from dataclasses import replace
-
     if replaces is None and after is None:
         return body
     return replace(

@@ -184,7 +184,7 @@ class _Writer:
             return SystemMessage(content, **options)
         if body.role == "developer":
             return SystemMessage(content, additional_kwargs={"__openai_role__": "developer"}, **options)
-        return ChatMessage(content, role=body.role, **options)
+        return ChatMessage(content=content, role=body.role, **options)
 
     def _call(
         self, entry: TranscriptMessage, index: int, part: ToolCallPart, calls: list[ToolCall], invalid: list[InvalidToolCall]

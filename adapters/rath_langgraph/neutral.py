@@ -156,7 +156,7 @@ def _media(modality: str, block: Mapping[str, Any]) -> Part:
 
 def plain(value: Any) -> Any:
     """Return a value that a body can hold; what it cannot is shown by its repr (the native record has it whole)."""
-    kind = type(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in (str, int, float, bool, bytes, type(None)):
         return value
     if isinstance(value, Mapping):

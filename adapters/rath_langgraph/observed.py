@@ -80,7 +80,7 @@ def usage_of(response: LLMResult) -> Usage | None:
             input_tokens=told["input_tokens"], output_tokens=told["output_tokens"], cache_read_input_tokens=into.get("cache_read"),
             cache_creation_input_tokens=into.get("cache_creation"), reasoning_output_tokens=out.get("reasoning"),
         )  # fmt: skip
-    raw = (response.llm_output or {}).get("token_usage") or {}
+    raw: Any = (response.llm_output or {}).get("token_usage")
     if isinstance(raw, Mapping) and ("prompt_tokens" in raw or "completion_tokens" in raw):
         counts = cast("Mapping[str, Any]", raw)
         return Usage(input_tokens=counts.get("prompt_tokens"), output_tokens=counts.get("completion_tokens"))

@@ -227,7 +227,7 @@ class RathCallbackHandler(GraphCallbackHandler):
             around.seen.remember(encoder)
         return value.tree.ref, encoder.objects
 
-    def on_llm_new_token(self, token: str, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """A streamed answer goes on."""
         call = self._calls.get(run_id)
         if call is not None and call.first is None:

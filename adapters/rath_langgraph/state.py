@@ -55,8 +55,8 @@ def encode_state(
     Returns:
         The tree, the number of items of every list that is kept by item, the type tags that are not plain msgpack, and the values.
     """
-    before = old.values if old else {}
-    known = old.versions if old else {}
+    before = old.values if old else dict[str, Value]()
+    known = old.versions if old else dict[str, Any]()
     changed = set(moved)
     values: dict[str, Value] = {}
     for channel, value in channels.items():
@@ -106,7 +106,7 @@ def checkpoint_body(
 
 
 def _is_plain(value: Any) -> bool:
-    kind = type(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in (str, int, float, bool, type(None)):
         return True
     if kind is dict:
@@ -120,7 +120,7 @@ def _is_plain(value: Any) -> bool:
 def read_state(body: Checkpoint, fetch: Fetch) -> State:
     """Read a stored checkpoint's digests, no values."""
     envelope = cast("dict[str, Any]", body.envelope or {})
-    types = envelope.get("types") or {}
+    types: dict[str, str] = envelope.get("types") or {}
     names = read_map(body.state, fetch) if body.state is not None else {}
     values = {channel: Value("null", b"") for channel, kind in types.items() if kind == "null"}
     for channel, name in names.items():
@@ -143,7 +143,7 @@ def load_values(state: State, serde: SerializerProtocol, fetch: Fetch, place: st
         if value.type != "null"
         for name in (value.tree.items if value.tree else (value.digest,))
     }
-    found = fetch([name.hex() for name in wanted]) if wanted else {}
+    found = fetch([name.hex() for name in wanted]) if wanted else dict[Digest, bytes]()
     values: dict[str, Any] = {}
     for channel, value in state.values.items():
         if value.type == "null":
@@ -195,7 +195,7 @@ def task_body(
                 encoder.keep(item, name)
             rows.append([index, channel, LIST, [BlobRef(name.hex(), len(encoder.bytes.get(name, b""))) for name in names]])
             continue
-        made = encoder.value(value)
+        made = encoder.value(cast(Any, value))
         if made.type == "null":
             rows.append([index, channel, "null"])
         else:
@@ -223,7 +223,7 @@ def load_writes(
             if replace or (task_id, row[0]) not in rows:
                 rows[task_id, row[0]] = (body.path, row)
     wanted = {ref.digest for _, row in rows.values() for ref in _references(row)}
-    found = fetch(wanted) if wanted else {}
+    found = fetch(wanted) if wanted else dict[Digest, bytes]()
     listed = list(rows.items())
     if ordered:
         listed.sort(key=lambda pair: writes_sort_key(pair[1][0], pair[0][0], pair[0][1]))

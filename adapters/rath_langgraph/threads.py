@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock, RLock
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from rath_bridge.model.chunk import Chunk, Key, SpanContext, draft
+from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Checkpoint, Run
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
 from rath_bridge.session import Store, native_name, split_name
-from rath_bridge.store.protocol import Ref
+from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.items import Seen
 from rath_langgraph.neutral import origin
 from rath_langgraph.state import State, read_state
@@ -185,6 +185,16 @@ class Threads:
         """The branches that hold a chunk: of the thread's own session, else of any."""
         here = [ref for ref in self.store.backend.refs(line.where[0]) if self._stands_on(ref, chunk)]
         yield from here or (ref for ref in self.store.backend.refs() if self._stands_on(ref, chunk))
+
+    def append(self, line: Line, where: Where, drafts: Sequence[Draft]) -> Appended:
+        """Append behind whatever stands on a branch now."""
+        session, branch = where
+        mark = line.marks.get(where)
+        head = mark[0] if mark is not None else self.store.session(Ref(session, branch, "", 0).name, create=True).head
+        done = self.store.backend.append(session, branch, drafts, head=head, on_conflict="serialise")
+        if mark is not None and done.ref.position - done.written == mark[1]:
+            line.marks[where] = (done.ref.head, done.ref.position)
+        return done
 
     # ---------------------------------------------------------------- checkpoints
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
@@ -49,7 +49,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         with record(session.store, session.name):
             token = handed.set(tuple([i, *row[1:]] for i, row in enumerate(report.rows()) if row[0] not in known))
             try:
-                result = self.invoke({"messages": fresh} if fresh else None, settings)
+                result = _any(self).invoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
         return self._after(session, messages, result)
@@ -63,17 +63,18 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         with record(session.store, session.name):
             token = handed.set(tuple([i, *row[1:]] for i, row in enumerate(report.rows()) if row[0] not in known))
             try:
-                result = await self.ainvoke({"messages": fresh} if fresh else None, settings)
+                result = await _any(self).ainvoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
         return await in_thread(self._after, session, messages, result)
 
     def _known(self, config: RunnableConfig, messages: list[BaseMessage], report: LossReport) -> set[int]:
         """Places of messages that the thread's last checkpoint holds."""
-        if not isinstance(self.checkpointer, RathSaver):
+        saver = _any(self).checkpointer
+        if not isinstance(saver, RathSaver):
             return set()
-        found = self.checkpointer.get_tuple(config)
-        held = (found.checkpoint["channel_values"].get("messages") if found else None) or []
+        found = saver.get_tuple(config)
+        held: list[Any] = (found.checkpoint["channel_values"].get("messages") if found else None) or []
         aligned = align(report.manifest, [compare_key(item) for item in held if isinstance(item, BaseMessage)])
         chunks = {name for name in aligned if name is not None}
         last = max((entry.position for entry in report.manifest if entry.chunk in chunks), default=-1)
@@ -83,7 +84,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _after(self, session: Session, messages: list[BaseMessage], result: Any) -> Session:
         now = session.latest()
-        if isinstance(self.checkpointer, RathSaver):
+        if isinstance(_any(self).checkpointer, RathSaver):
             return now
         said = cast("Mapping[str, Any]", result).get("messages") if isinstance(result, Mapping) else None
         if not isinstance(said, list):
@@ -115,16 +116,21 @@ def wrap(
     if not isinstance(graph, CompiledStateGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"wrap takes a compiled StateGraph, not a {type(graph).__name__}: call .compile() first")
     handler = RathCallbackHandler(store, session, continues=continues.rows() if continues is not None else ())
-    made = graph.with_config(callbacks=[handler])
+    made: Any = _any(graph).with_config(callbacks=[handler])
     if checkpointer == "rath":
         made = made.copy({"checkpointer": RathSaver(store, session=session)})
     return _dressed(made, (store, session))
 
 
-def _dressed(graph: CompiledStateGraph[Any, Any, Any, Any], rath: tuple[Store, str | None]) -> RathGraph:
+def _dressed(graph: Any, rath: tuple[Store, str | None]) -> RathGraph:
     graph.__class__ = RathGraph
-    graph.__dict__[_EXTRA] = rath
-    return cast(RathGraph, graph)
+    setattr(graph, _EXTRA, rath)
+    return graph
+
+
+def _any(graph: object) -> Any:
+    """The framework's own methods are typed with parameters that nobody can name."""
+    return graph
 
 
 def _plain(graph: RathGraph) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
 
 
-def scripted(*answers: str | BaseMessage) -> GenericFakeChatModel:
+def scripted(*answers: str | AIMessage) -> GenericFakeChatModel:
     """A chat model that gives these answers in turn."""
     made = [AIMessage(a, usage_metadata=USAGE) if isinstance(a, str) else a for a in answers]  # type: ignore[arg-type]
     return GenericFakeChatModel(messages=iter(made))
@@ -38,7 +38,7 @@ def fail(reason: str) -> str:
     raise ValueError(reason)
 
 
-def chat(answer: Callable[[Any], Any], **compiled: Any) -> Any:
+def chat(answer: Any, **compiled: Any) -> Any:
     """START -> bot -> END over messages."""
     graph = StateGraph(MessagesState)
     graph.add_node("bot", answer)

@@ -31,7 +31,7 @@ def of(session: Session, kind: str) -> list[Any]:
     return [chunk.body for chunk in session.latest().chunks() if chunk.kind == kind]
 
 
-def tree(session: Session) -> list[tuple[str, str, str | None, str | None]]:
+def tree(session: Session) -> list[tuple[Any, Any, Any, Any]]:
     """(name, type, name of the enclosing run, status) of every run."""
     begun: dict[str, Run] = {}
     ended: dict[str, str | None] = {}
@@ -178,7 +178,8 @@ def test_a_wrapped_graph_behaves_as_before(store: Store) -> None:
     assert app.get_graph().nodes.keys() == {"__start__", "llm", "tools", "__end__"}
     named = app.with_config(tags=["t"])
     assert type(named) is type(app)
-    assert app.update_state(thread(), {"messages": [("user", "more")]})["configurable"]["checkpoint_id"]
+    moved: Any = app.update_state(thread(), {"messages": [("user", "more")]})
+    assert moved["configurable"]["checkpoint_id"]
 
     async def events() -> list[str]:
         again = wrap(chat(echo), store, checkpointer="rath")

@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send
 
@@ -121,7 +121,7 @@ def test_a_subgraphs_messages_stand_in_its_own_run(store: Store, mode: Any) -> N
     graph = StateGraph(MessagesState)
     graph.add_node("child", inner)
     graph.add_edge(START, "child")
-    app = graph.compile(checkpointer=RathSaver(store))
+    app: Any = graph.compile(checkpointer=RathSaver(store))
     app.invoke({"messages": [("user", "one")]}, thread())
     app.invoke({"messages": [("user", "two")]}, thread())
     session = store.session("langgraph/1")
@@ -238,7 +238,7 @@ def test_what_is_inserted_stands_where_it_belongs(store: Store) -> None:
     graph = StateGraph(State)
     graph.add_node("nothing", lambda state: {})
     graph.add_edge(START, "nothing")
-    app = graph.compile(checkpointer=RathSaver(store))
+    app: Any = graph.compile(checkpointer=RathSaver(store))
     for order in ("ac", "abc", "abxyc", "zabxyc", "cba"):
         app.invoke({"messages": [HumanMessage(letter, id=letter) for letter in order]}, thread())
         assert texts(store.session("langgraph/1")) == list(order), order
@@ -274,7 +274,8 @@ def test_an_encrypting_serde_leaves_nothing_in_clear(tmp_path: Path) -> None:
         app.invoke({"messages": [("user", "TOPSECRET-WORD " * 60)], "note": "TOPSECRET-NOTE"}, config)
         app.invoke(Command(resume="TOPSECRET-ANSWER"), thread())
         assert app.get_state(thread()).values["note"] == "reviewed: TOPSECRET-ANSWER"
-        assert [t.metadata["tenant"] for t in saver.list(None, filter={"tenant": "TOPSECRET-TENANT"})] == ["TOPSECRET-TENANT"] * 3
+        found: list[Any] = list(saver.list(None, filter={"tenant": "TOPSECRET-TENANT"}))
+        assert [t.metadata["tenant"] for t in found] == ["TOPSECRET-TENANT"] * 3
         session = saver.store.session("langgraph/1")
         assert session.messages() == ()
         names = {name for chunk in session.chunks() for name in chunk.references}
@@ -301,7 +302,7 @@ def test_parallel_tasks_write_in_their_order(store: Store) -> None:
     graph = StateGraph(State)
     graph.add_node("work", lambda state: {"items": [state["n"]]})  # type: ignore[typeddict-item]
     graph.add_conditional_edges(START, lambda state: [Send("work", {"n": f"{i:02}"}) for i in range(20)], ["work"])
-    app = graph.compile(checkpointer=RathSaver(store))
+    app: Any = graph.compile(checkpointer=RathSaver(store))
     assert app.invoke({"items": []}, thread())["items"] == [f"{i:02}" for i in range(20)]
     history = list(app.get_state_history(thread()))
     assert sum(len(s.tasks) for s in history) >= 20

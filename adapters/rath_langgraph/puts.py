@@ -1,0 +1,204 @@
+"""One ``put``: where it goes, what it says, and the append, repeated while others move the branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from langgraph.checkpoint.base import ChannelVersions
+from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from rath_bridge.errors import ConflictError, NameInUseError
+from rath_bridge.model.chunk import Chunk, Draft, Key, draft
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.kinds import Checkpoint, SessionStart
+from rath_bridge.store.protocol import Appended, Ref
+from rath_langgraph.items import Encoder
+from rath_langgraph.messages import Lifted, lift
+from rath_langgraph.neutral import origin
+from rath_langgraph.state import checkpoint_body
+from rath_langgraph.threads import FRAMEWORK, Known, Line, Threads, Where, above, settle
+
+_ATTEMPTS: Final = 50
+
+
+class Put:
+    """One put: where it goes, what it says, and the append, repeated while others move the branch."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        serde: SerializerProtocol,
+        line: Line,
+        parent_id: str | None,
+        checkpoint: LangGraphCheckpoint,
+        facts: dict[str, Any],
+        new_versions: ChannelVersions,
+        on_conflict: str,
+    ) -> None:
+        self.threads, self.serde, self.line, self.parent_id = threads, serde, line, parent_id
+        self.checkpoint, self.facts, self.new_versions, self.on_conflict = checkpoint, facts, new_versions, on_conflict
+        self.backend = threads.store.backend
+        self.key = Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint["id"])
+        self.parent = self.threads.known(line, parent_id)
+
+    def write(self) -> None:
+        """Store it.
+
+        Raises:
+            ConflictError: See `RathSaver.put`.
+        """
+        settle(self.threads.store, self.threads.home(self.line)[0])
+        for attempt in range(_ATTEMPTS):
+            where, foreign = self._where()
+            if where is None:
+                again = self.backend.lookup(self.key)
+                if again is None:
+                    return self._fork()
+                return self._again()
+            session, branch = where
+            ref = self.backend.ref(session, branch)
+            assert ref is not None
+            if foreign is None:  # somebody wrote between two looks
+                continue
+            drafts, lifted, known, encoder = self._drafts(self.parent, ref.head, foreign)
+            last = attempt == _ATTEMPTS - 1
+            try:
+                done = self.backend.append(
+                    session, branch, drafts, head=self.line.marks[where][0], on_conflict="serialise" if last else "raise"
+                )
+            except ConflictError:
+                continue
+            return self._stored(done, 0, where, lifted, known, encoder)
+        raise AssertionError("unreachable")  # the last attempt serialises
+
+    def _where(self) -> tuple[Where | None, list[Chunk] | None]:
+        """The branch that the parent is the tip of, and what others wrote to it since; None where the put is a fork."""
+        line, home = self.line, self.threads.home(self.line)
+        if self.parent_id is None:
+            if line.tips or line.passed:
+                return None, None
+            where: Where | None = home
+        elif self.parent is None:
+            where = home  # a parent that is not on record
+        else:
+            where = self.threads.is_tip(line, self.parent_id)
+            if where is not None and where[0] != home[0]:
+                where = home  # the thread goes on in another session
+        if where is None:
+            return None, None
+        place = self.threads.store.session(Ref(*where, "", 0).name, create=True)
+        mark = line.marks.get(where)
+        if mark is None:
+            start = self._start(where)
+        elif mark[0] == place.head:
+            return where, []
+        else:
+            start = mark[1] + 1
+        foreign = list(self.backend.line(place.head, start))
+        line.marks[where] = (place.head, place.position)
+        for chunk in foreign:
+            if chunk.kind == "checkpoint" and chunk.run == line.run:
+                body = cast(Checkpoint, chunk.body)
+                if body.checkpoint_id != self.checkpoint["id"] and body.checkpoint_id is not None:
+                    self._pass(where, body.checkpoint_id)
+                    return None, None
+        return where, foreign
+
+    def _start(self, where: Where) -> int:
+        """From where on a branch that was not read yet has to be looked at."""
+        first = self.parent.chunk if self.parent is not None else self.line.run_chunk
+        chunk = self.backend.chunk(first)
+        ref = self.backend.ref(*where)
+        if ref is None or ref.position < chunk.position:
+            return 0 if ref is None else ref.position + 1
+        standing = next(self.backend.line(ref.head, chunk.position, chunk.position + 1))
+        return chunk.position + 1 if standing.id == chunk.id else ref.position + 1
+
+    def _pass(self, where: Where, checkpoint_id: str) -> None:
+        """Another process has moved this branch on."""
+        if self.parent_id is not None:
+            self.line.tips.pop(self.parent_id, None)
+            self.line.passed.add(self.parent_id)
+        self.line.tips[checkpoint_id] = where
+
+    def _drafts(self, base: Known | None, head: Digest, foreign: Sequence[Chunk]) -> tuple[list[Draft], Lifted, Known, Encoder]:
+        """Messages first, so that a fork at the checkpoint holds them; then the checkpoint."""
+        line = self.line
+        encoder = Encoder(self.serde, line.seen)
+        body, state = checkpoint_body(
+            line.namespace, self.parent_id, self.checkpoint, self.facts, encoder, base.state if base else None, self.new_versions
+        )
+        lifted = lift(
+            line,
+            self.checkpoint["channel_values"],
+            state.values,
+            base,
+            encoder,
+            self.backend,
+            head,
+            foreign,
+            self._around(encoder),
+        )
+        drafts = [*lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=(self.key,))]
+        return drafts, lifted, Known("", state, lifted.feed, lifted.ids), encoder
+
+    def _around(self, encoder: Encoder) -> list[Known]:
+        """The enclosing graph's checkpoint, whose messages a subgraph starts from."""
+        if not self.line.namespace or not encoder.open:
+            return []
+        namespace = above(self.line.namespace)
+        parents: dict[str, Any] = self.facts.get("parents") or {}
+        name: str | None = parents.get(namespace)
+        line = self.threads.line(self.line.thread_id, namespace)
+        known = self.threads.known(line, name)
+        return [known] if known is not None else []
+
+    def _stored(self, done: Appended, first: int, where: Where, lifted: Lifted, known: Known, encoder: Encoder) -> None:
+        """Remember what is durable now."""
+        line, name = self.line, self.checkpoint["id"]
+        ids = lifted.named(done.chunks[first:]) if lifted.places else lifted.ids
+        line.remember(name, Known(done.ref.head, known.state, known.feed, ids))  # the checkpoint is written last
+        if self.parent_id is not None:
+            line.tips.pop(self.parent_id, None)
+            line.passed.add(self.parent_id)
+        line.tips[name] = line.where = where
+        line.marks[where] = (done.ref.head, done.ref.position)
+        line.seen.remember(encoder)
+
+    def _again(self) -> None:
+        """The same checkpoint once more: it supersedes itself by key."""
+        line, name = self.line, self.checkpoint["id"]
+        where = line.tips.get(name) or self.threads.home(line)
+        base = self.threads.known(line, name)
+        drafts, lifted, known, encoder = self._drafts(base, base.chunk if base else "", [])
+        done = self.threads.append(line, where, drafts)
+        ids = lifted.named(done.chunks) if lifted.places else lifted.ids
+        line.remember(name, Known(done.ref.head, known.state, known.feed, ids))
+        line.seen.remember(encoder)
+
+    def _fork(self) -> None:
+        """Open a branch at the parent's chunk: nobody's answer is lost (law 11)."""
+        line = self.line
+        session = self.threads.home(line)[0]
+        travel = self.facts.get("source") in ("fork", "update")
+        if self.on_conflict == "raise" and not travel:
+            tip = next(iter(line.tips), None)
+            raise ConflictError(f"thread {line.thread_id!r}", self.parent_id, tip)
+        point = self.parent.chunk if self.parent is not None else line.run_chunk
+        drafts, lifted, known, encoder = self._drafts(self.parent, point, [])
+        base = f"{'fork' if travel else 'race'}-{drafts[-1].body_digest[:8]}"
+        for suffix in ("", "-2", "-3", "-4"):
+            branch = base + suffix
+            start = draft(
+                SessionStart(op="fork", name=session, branch=branch, of=session, reason="time travel" if travel else "race"),
+                origin=origin(),
+            )
+            with suppress(NameInUseError):
+                done = self.backend.append(
+                    session, branch, [start, *drafts], head=None, parents=(point,), reason="fork" if travel else "race"
+                )
+                return self._stored(done, 1, (session, branch), lifted, known, encoder)
+        raise NameInUseError(f"{session}@{base}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Any, Final, NamedTuple, cast
 
@@ -25,6 +25,8 @@ from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
 
 
@@ -191,9 +193,14 @@ def format_time(at: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Inverse of `format_time`; exact."""
-    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
-    return int(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
+    """Inverse of `format_time`; exact.
+
+    Raises:
+        ValueError: Not UTC with six decimals and Z.
+    """
+    if not _TIME.match(text):
+        raise ValueError(f"{text[:40]!r} is not a time of the form 2026-11-29T17:32:48.123456Z")
+    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _quote(text: str) -> str:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from datetime import datetime
 from threading import RLock
 from typing import Any, Final
 
-from agents.tracing import Span, Trace, get_current_span, get_current_trace
+from agents.tracing import Span, Trace
 
 from rath_bridge.model.chunk import Draft, Key, Native, SpanContext, now
 from rath_bridge.model.digests import Digest, new_id
-from rath_bridge.model.kinds import Body, Gap, Usage
+from rath_bridge.model.kinds import Body, Usage
 from rath_bridge.model.kinds import Span as SpanBody
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run, enter, leave, structure_only
-from rath_bridge.session import Store
-from rath_openai_agents.conversation import Conversation, ambient
+from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.decode import origin
 from rath_openai_agents.inference import Call
 from rath_openai_agents.items import FRAMEWORK, plain
@@ -268,131 +264,3 @@ def _otel_trace(trace_id: str) -> str:
     """Return the 32 hexadecimal characters of ``trace_<32hex>``, or new ones for an id of another form."""
     tail = trace_id.removeprefix("trace_")
     return tail if _HEX.match(tail) else new_id(16)
-
-
-observed: Final[ContextVar[object | None]] = ContextVar("rath_openai_agents_observed", default=None)
-"""Set while a recording model has a call under way: what else sees the call adds nothing (law 7)."""
-
-
-# ------------------------------------------------------------------ where the calling code stands
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a model call or a tool call belongs."""
-
-    recorder: Recorder
-    run: RunHandle | None
-    talk: Conversation
-    content: bool = True
-    node: Node | None = None
-    book: Book | None = None
-    agent: str | None = None
-    turn: int | None = None
-
-    def span(self) -> SpanContext | None:
-        """New OpenTelemetry ids under where this stands."""
-        above = self.node.context if self.node else self.run.span if self.run else None
-        return SpanContext(above.trace_id, new_id(8), above.span_id) if above else None
-
-    def emit(
-        self, body: Body, *, run: RunHandle | None = None, span: SpanContext | None = None, at: int | None = None,
-        native: Native | None = None, objects: Mapping[Digest, bytes] | None = None, content: bool = True,
-    ) -> Draft | None:  # fmt: skip
-        """Queue a chunk here."""
-        return write(
-            self.recorder,
-            body,
-            content=content and self.content,
-            run=run or self.run,
-            span=span,
-            at=at,
-            native=native,
-            objects=objects,
-        )
-
-
-def locate(store: Store | None, session: str | None) -> Place | None:
-    """Find where the calling code stands: the trace's book, else the ambient recorder.
-
-    Args:
-        store: Only a book or a recorder of this store, where the caller was given one.
-        session: Only this session, where the caller was given one.
-    """
-
-    def fits(recorder: Recorder) -> bool:
-        return (store is None or recorder.store == store) and session in (None, recorder.name)
-
-    trace = get_current_trace()
-    trace_id = trace.trace_id if trace is not None else None
-    for book in books(trace_id) if trace_id is not None else ():
-        if fits(book.recorder) or (session is None and current_recorder() is book.recorder):
-            span = get_current_span()
-            node = (book.nodes.get(span.span_id) if span is not None else None) or book.root
-            return Place(book.recorder, node.run, node.talk, book.content, node, book, node.agent, node.turn)
-    recorder = current_recorder()
-    if recorder is None or (session is not None and not fits(recorder)):
-        return None
-    run = current_run()
-    given = adopted.get()
-    if given is not None and given.recorder is recorder:
-        return Place(recorder, run, given.talk)
-    return Place(recorder, run, ambient(recorder, run, trace_id))
-
-
-# ------------------------------------------------------------------ errors and times
-
-
-def micros(text: str | None) -> int | None:
-    """Read a span's ISO time as microseconds since 1970."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return int(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
-    except ValueError:
-        return None
-
-
-def in_flight(node: Node) -> BaseException | None:
-    """Return the exception that is ending a span, if one is.
-
-    Plain and streamed runs attach errors to different spans (openai-agents-python issue 4070); what is being raised is the same.
-    """
-    error = sys.exc_info()[1]
-    return None if error is node.raised else error
-
-
-def describe(error: BaseException) -> str:
-    """Return type and text of an error."""
-    try:
-        return f"{type(error).__name__}: {error}"[:2000]
-    except Exception:  # noqa: BLE001 - a user's error whose own text cannot be made
-        return type(error).__name__
-
-
-def error_text(error: Mapping[str, Any] | None) -> str | None:
-    """Return a span's error as one text."""
-    if not error:
-        return None
-    data = error.get("data")
-    return str(error.get("message", "")) + (f": {plain(data)}" if data else "")
-
-
-@contextmanager
-def guard(recorder: Recorder | None, what: str, *, strict: bool = False) -> Generator[None]:
-    """Keep an observer's own failure out of the user's run: logged, and a ``gap`` on record."""
-    try:
-        yield
-    except Exception as error:
-        if strict or (recorder is not None and recorder.strict):
-            raise
-        _log.warning("rath_bridge: %s could not be recorded: %s", what, describe(error))
-        if recorder is not None:
-            write(recorder, Gap(count=1, reason=f"{what} could not be recorded: {type(error).__name__}"))
-
-
-__all__ = [
-    "Adopted", "Book", "Node", "Place", "adopted", "books", "describe", "drop_book", "error_text", "guard", "in_flight", "locate",
-    "micros", "observed", "open_book", "write",
-]  # fmt: skip

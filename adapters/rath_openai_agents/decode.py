@@ -20,6 +20,7 @@ from rath_openai_agents.items import (
     from_bytes,
     grouped,
     item_list,
+    kind_of,
     known,
     long_texts,
     message,
@@ -67,11 +68,13 @@ def _is_item(item: Any) -> bool:
     if not isinstance(item, Mapping):
         return False
     found = cast("Mapping[Any, Any]", item)
-    kind = found.get("type", "message")
+    kind = kind_of(found)
     if kind == "message":
         # OpenAI chat messages look alike, but carry these keys, or content parts of these types
         return found.get("role") in _ROLES and "tool_calls" not in found and not _chat_content(found.get("content"))
-    return isinstance(kind, str) and (kind in MODEL_SIDE or kind in OUTPUTS or kind in _OTHERS)
+    if kind == "item_reference":
+        return isinstance(found.get("id"), str) and found.keys() <= {"id", "type"}
+    return kind in MODEL_SIDE or kind in OUTPUTS or kind in _OTHERS
 
 
 def _chat_content(content: Any) -> bool:

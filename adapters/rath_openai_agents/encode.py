@@ -19,7 +19,7 @@ from rath_bridge.model.report import Loss, LossReport, ManifestEntry
 from rath_bridge.session import Session
 from rath_bridge.verbs.transcript import TranscriptMessage
 from rath_openai_agents.decode import native_items
-from rath_openai_agents.items import FRAMEWORK, OUTPUTS, PAIRS, Item, key, of_model, plain
+from rath_openai_agents.items import FRAMEWORK, OUTPUTS, PAIRS, Item, key, plain
 
 FORMS: Final = ("items",)
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
@@ -62,7 +62,7 @@ class _Away:
         self.content = []
 
 
-def encode(session: Session, /, as_: str = "items") -> tuple[list[Item], LossReport]:
+def encode(session: Session, /, as_: str = "items") -> tuple[list[Any], LossReport]:
     """Translate a session's transcript into input items; pure.
 
     Args:
@@ -133,6 +133,8 @@ def _translate(one: TranscriptMessage, losses: list[Loss]) -> list[_Row]:
     for i, part in enumerate(one.parts):
         _part(away, role, f"parts[{i}]", part)
     away.flush(role)
+    if not away.rows and not one.parts:
+        away.lost("parts", "an empty message: there is nothing to hand over")
     return away.rows
 
 
@@ -237,7 +239,7 @@ def _closed(rows: list[_Row], open_calls: Mapping[str, int], session: Session, l
     kept: list[_Row] = []
     answers: list[_Row] = []
     for at, row in enumerate(rows):
-        if answers and not of_model(row.item) and row.item.get("type") not in OUTPUTS:
+        if answers and row.chunk != answers[-1].chunk and row.item.get("type") not in OUTPUTS:
             kept += answers
             answers = []
         call_id = waiting.get(at)

@@ -8,10 +8,11 @@ from typing import Any
 from agents.lifecycle import RunHooks
 from agents.tracing import get_current_span
 
-from rath_bridge.model.kinds import Handoff, ToolCall, ToolResult
+from rath_bridge.model.kinds import ToolCall, ToolResult
 from rath_bridge.session import Store
-from rath_openai_agents.book import Place, error_text, guard, locate
+from rath_openai_agents.faults import error_text, guard
 from rath_openai_agents.items import parse, plain
+from rath_openai_agents.place import Place, handoff_bodies, locate
 
 
 class RathRunHooks(RunHooks[Any]):
@@ -56,12 +57,8 @@ class RathRunHooks(RunHooks[Any]):
         with guard(place.recorder if place else None, "a handoff"):
             if place is not None and (place.node is None or place.node.kind != "handoff"):
                 asked = place.talk.pair_handoff(to_agent.name)
-                exact = asked is not None and asked.to_agent is not None
-                body = Handoff(
-                    from_agent=from_agent.name, to_agent=to_agent.name, call_id=asked.call_id if asked else None,
-                    input=asked.arguments if asked else None, basis=None if exact or asked is None else "inferred",
-                )  # fmt: skip
-                place.emit(body, span=place.span())
+                for body in handoff_bodies(from_agent.name, to_agent.name, asked, {}):
+                    place.emit(body, span=place.span())
         if self._also is not None:
             await self._also.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
 

@@ -125,6 +125,11 @@ def table(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
+def kind_of(item: Mapping[str, Any]) -> str:
+    """Return an item's type, which messages and references may leave out."""
+    return str(item.get("type") or ("message" if "role" in item else "item_reference"))
+
+
 def item_list(given: Any) -> list[Any]:
     """Return a run's or a model's input as a list of items; a text is one user message (as ``ItemHelpers`` has it)."""
     if isinstance(given, str):
@@ -204,7 +209,7 @@ def plain(value: Any) -> Any:
 
 def key(item: Mapping[str, Any]) -> Digest:
     """Return the comparison key: ids, status and absent values left out; a text is equal in each of the forms it may take."""
-    kind = item.get("type", "message")
+    kind = kind_of(item)
     shape: dict[str, Any]
     if kind == "message" and "role" in item:
         shape = {"role": item["role"], "content": _content_key(item.get("content"))}
@@ -263,7 +268,7 @@ def parse(text: Any) -> Any:
 
 def role(item: Mapping[str, Any]) -> str:
     """Return the neutral role of an item."""
-    kind = item.get("type", "message")
+    kind = kind_of(item)
     if kind == "message" and isinstance(item.get("role"), str):
         return str(item["role"])
     if kind in MODEL_SIDE:
@@ -305,7 +310,7 @@ def message(items: Sequence[Item], *, name: str | None = None, **fields: Any) ->
 
 def parts_of(item: Item) -> list[Part]:
     """Return the neutral parts of an item."""
-    kind = item.get("type", "message")
+    kind = kind_of(item)
     if kind == "message" and "role" in item:
         content = item.get("content")
         if isinstance(content, str):

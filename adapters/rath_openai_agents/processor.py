@@ -19,7 +19,8 @@ from agents.tracing import (
 from rath_bridge.recorder import Recorder, current_recorder, recorder_for
 from rath_bridge.session import Store
 from rath_openai_agents import spans
-from rath_openai_agents.book import Book, adopted, drop_book, guard, open_book
+from rath_openai_agents.book import Book, adopted, drop_book, open_book
+from rath_openai_agents.faults import guard
 from rath_openai_agents.items import FRAMEWORK
 
 _REMEMBERED: Final = 1024

@@ -15,10 +15,11 @@ from rath_bridge.model.chunk import SpanContext, now
 from rath_bridge.model.digests import new_id
 from rath_bridge.recorder import Recorder, recorder_for
 from rath_bridge.session import Store, open_store
-from rath_openai_agents.book import Place, describe, guard, locate, observed
 from rath_openai_agents.conversation import Conversation
+from rath_openai_agents.faults import describe, guard
 from rath_openai_agents.inference import Call, definitions, finish_reason, handoff_definition, settings, tool_definition, usage_of
 from rath_openai_agents.items import FRAMEWORK, dump, item_list, plain
+from rath_openai_agents.place import Place, locate, observed
 
 _TERMINAL: Final = frozenset({"response.completed", "response.failed", "response.incomplete", "error", "response.error"})
 _OWN: Final = 32

@@ -14,10 +14,11 @@ from agents.models.interface import Model, ModelProvider
 from rath_bridge.model.report import LossReport
 from rath_bridge.recorder import Recorder, recorder_for
 from rath_bridge.session import Session, Store
-from rath_openai_agents.book import Adopted, adopted, guard, write
+from rath_openai_agents.book import Adopted, adopted, write
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.decode import origin
 from rath_openai_agents.encode import encode
+from rath_openai_agents.faults import guard
 from rath_openai_agents.hooks import RathRunHooks
 from rath_openai_agents.items import FRAMEWORK, item_list, key
 from rath_openai_agents.processor import watch_wrapped
@@ -89,10 +90,14 @@ class WrappedAgent:
         try:
             items, report = self._input(recorder, given, options)
             begun = recorder.run(
-                self.agent.name, "agent", native_id=config.group_id, manifest=report.rows() if report else (), origin=origin()
+                self.agent.name,
+                "agent",
+                native_id=config.group_id,
+                manifest=report.rows() if report is not None else (),
+                origin=origin(),
             )
             with begun as run:
-                talk = Conversation(recorder, run, report.manifest if report else (), bounded=True)
+                talk = Conversation(recorder, run, report.manifest if report is not None else (), bounded=True)
                 token = adopted.set(Adopted(recorder, talk, run))
                 watch_wrapped()
 

@@ -16,14 +16,16 @@ from agents.tracing import Span
 
 from rath_bridge.model.chunk import SpanContext, now
 from rath_bridge.model.digests import new_id
-from rath_bridge.model.kinds import Guardrail, Handoff, ToolCall, ToolResult
+from rath_bridge.model.kinds import Guardrail, ToolCall, ToolResult
 from rath_bridge.model.kinds import Span as SpanBody
 from rath_bridge.recorder import Recorder
-from rath_openai_agents.book import Book, Node, describe, error_text, in_flight, micros, observed, write
+from rath_openai_agents.book import Book, Node, write
 from rath_openai_agents.chat import items_of, output_of
 from rath_openai_agents.conversation import Conversation, Write
+from rath_openai_agents.faults import describe, error_text, in_flight, micros
 from rath_openai_agents.inference import Call, definitions, finish_reason, less, usage_of
 from rath_openai_agents.items import dump, item_list, parse, plain
+from rath_openai_agents.place import handoff_bodies, observed
 
 
 def start(book: Book, span: Span[Any], *, late: bool = False) -> None:
@@ -85,7 +87,7 @@ def end(book: Book, span: Span[Any]) -> None:
 
 
 def _failure(book: Book, node: Node, span: Span[Any]) -> tuple[str, str | None]:
-    error = in_flight(node)
+    error = in_flight(node.raised)
     if error is not None:
         status = "error" if isinstance(error, Exception) and not isinstance(error, CancelledError) else "cancelled"
         # with trace_include_sensitive_data=False, an error's own words are withheld as well
@@ -318,14 +320,10 @@ def _pair(node: Node) -> None:
 
 def _handoff(book: Book, node: Node, span: Span[Any]) -> None:
     data = span.span_data
-    asked = node.talk.pair_handoff(data.to_agent)
-    exact = asked is not None and asked.to_agent is not None
     marks = _marks(node, span, error=error_text(span.error))
-    body = Handoff(
-        from_agent=data.from_agent, to_agent=data.to_agent, call_id=asked.call_id if asked else None,
-        input=asked.arguments if asked else None, basis=None if exact or asked is None else "inferred", attributes=marks,
-    )  # fmt: skip
-    book.emit(body, node, at=micros(span.ended_at))
+    asked = node.talk.pair_handoff(data.to_agent)
+    for body in handoff_bodies(data.from_agent, data.to_agent, asked, marks):
+        book.emit(body, node, at=micros(span.ended_at))
 
 
 def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:

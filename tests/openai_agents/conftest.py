@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,17 @@ def no_processors() -> Iterator[None]:
     set_trace_processors([])
     yield
     set_trace_processors(before)
+
+
+@pytest.fixture
+def sync_loop() -> Iterator[None]:
+    """Close the event loop that ``Runner.run_sync`` keeps for the next call."""
+    policy = asyncio.get_event_loop_policy()
+    loop = policy.new_event_loop()
+    policy.set_event_loop(loop)
+    yield
+    loop.close()
+    policy.set_event_loop(None)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -42,7 +42,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         Returns:
             The session as the graph left it.
         """
-        settings = _thread(self, session, config)
+        settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
         known = self._known(settings, messages, report)
         fresh = [message for index, message in enumerate(messages) if index not in known]
@@ -56,7 +56,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     async def acall(self, session: Session, /, config: RunnableConfig | None = None) -> Session:
         """Async twin of calling it."""
-        settings = _thread(self, session, config)
+        settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
         known = await in_thread(self._known, settings, messages, report)
         fresh = [message for index, message in enumerate(messages) if index not in known]
@@ -67,6 +67,20 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
             finally:
                 handed.reset(token)
         return await in_thread(self._after, session, messages, result)
+
+    def _settings(self, session: Session, config: RunnableConfig | None) -> RunnableConfig:
+        """The config of a run on this session.
+
+        Raises:
+            UnsupportedError: The graph was wrapped for another session.
+        """
+        named = self._rath[1]
+        if named not in (None, session.name):
+            raise UnsupportedError(
+                f"this graph was wrapped for session {named!r}, not for {session.name!r}: wrap it without session="
+            )
+        given: dict[str, Any] = {**((self.config or {}).get("configurable") or {}), **((config or {}).get("configurable") or {})}
+        return cast(RunnableConfig, {**(config or {}), "configurable": {"thread_id": session.name, **given}})
 
     def _known(self, config: RunnableConfig, messages: list[BaseMessage], report: LossReport) -> set[int]:
         """Places of messages that the thread's last checkpoint holds."""
@@ -133,12 +147,7 @@ def _any(graph: object) -> Any:
     return graph
 
 
-def _plain(graph: RathGraph) -> CompiledStateGraph[Any, Any, Any, Any]:
-    made: Any = CompiledStateGraph.__new__(CompiledStateGraph)
+def _plain(graph: RathGraph) -> Any:
+    made = _any(CompiledStateGraph).__new__(CompiledStateGraph)
     made.__dict__.update({key: value for key, value in graph.__dict__.items() if key != _EXTRA})
-    return cast("CompiledStateGraph[Any, Any, Any, Any]", made)
-
-
-def _thread(graph: RathGraph, session: Session, config: RunnableConfig | None) -> RunnableConfig:
-    given: dict[str, Any] = {**((graph.config or {}).get("configurable") or {}), **((config or {}).get("configurable") or {})}
-    return cast(RunnableConfig, {**(config or {}), "configurable": {"thread_id": session.name, **given}})
+    return made

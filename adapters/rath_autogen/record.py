@@ -18,13 +18,12 @@ from pydantic import BaseModel
 
 from rath_autogen.guard import guarded
 from rath_autogen.ledger import current_ledger
-from rath_autogen.natives import FRAMEWORK, native, origin, to_bytes
+from rath_autogen.natives import FRAMEWORK, native, origin
 from rath_autogen.pieces import parsed
+from rath_autogen.prompts import Prompts
 from rath_bridge.model.chunk import now
-from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.kinds import Inference, Usage
 from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
-from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.session import Store
 
@@ -54,7 +53,7 @@ class RecordingChatCompletionClient(ChatCompletionClient):
         self._client = client
         self._store, self._session = store, session
         self._own: Recorder | None = None
-        self._trees: WeakKeyDictionary[Recorder, Tree] = WeakKeyDictionary()
+        self._prompts: WeakKeyDictionary[Recorder, Prompts] = WeakKeyDictionary()
         self._warned = False
 
     async def create(
@@ -166,18 +165,12 @@ class RecordingChatCompletionClient(ChatCompletionClient):
             self._own, _ = recorder_for(self._store, FRAMEWORK, session=self._session or f"{FRAMEWORK}/calls")
         return self._own
 
-    def keep(self, recorder: Recorder, messages: Sequence[LLMMessage]) -> tuple[Tree, dict[Digest, bytes]]:
-        """Return the messages as a tree, grown from the last call's; redacted before anything is hashed."""
-        raw = [to_bytes(message.model_dump(mode="json")) for message in messages]
-        if recorder.redactor is not None:
-            raw = [recorder.redactor.text(data.decode()).encode() for data in raw]
-        names = [digest(data) for data in raw]
-        tree, nodes = list_tree([bytes.fromhex(name) for name in names], self._trees.get(recorder))
-        return tree, nodes | dict(zip(names, raw, strict=True))
-
-    def kept(self, recorder: Recorder, tree: Tree) -> None:
-        """The tree is on record: the next one may share its nodes."""
-        self._trees[recorder] = tree
+    def prompts(self, recorder: Recorder) -> Prompts:
+        """What this client has written to a recorder."""
+        found = self._prompts.get(recorder)
+        if found is None:
+            found = self._prompts[recorder] = Prompts(recorder.redactor)
+        return found
 
 
 class _Call:
@@ -222,7 +215,8 @@ class _Call:
 
     def _write(self, recorder: Recorder, result: CreateResult | None, error: BaseException | None) -> None:
         inner = cast(Any, self._client)._client
-        tree, objects = self._client.keep(recorder, self._messages)
+        prompts = self._client.prompts(recorder)
+        tree, objects = prompts.grow(self._messages)
         problem = "the stream was closed before its end" if isinstance(error, GeneratorExit) else None
         if error is not None and problem is None:
             problem = f"{type(error).__name__}: {error}"[:2000]
@@ -239,7 +233,7 @@ class _Call:
         run = self._run if self._ambient else None
         if recorder.emit(body, run=run, origin=origin(), at=self._at, native=answer, objects=objects) is None:
             return
-        self._client.kept(recorder, tree)
+        prompts.written(tree)
         if result is not None and self._ledger is not None and self._ambient:
             self._ledger.add(result.usage)
 

@@ -194,7 +194,7 @@ async def test_everything_else_is_the_clients_own() -> None:
 
 async def test_what_cannot_be_recorded_never_breaks_the_call(store: rb.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     model = RecordingChatCompletionClient(client("fine"))
-    monkeypatch.setattr(model, "keep", lambda *_: 1 / 0)
+    monkeypatch.setattr(model, "prompts", lambda _: 1 / 0)
     with rb.record(store, "s"):
         assert (await model.create(HELLO)).content == "fine"
     assert [c.values["reason"] for c in store.session("s") if c.kind == "gap"] == [

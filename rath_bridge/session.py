@@ -238,7 +238,8 @@ class Session:
 
     def detach(self, session: str) -> Session:
         """Copy the line under a new root: no parent in the old one, bodies shared (law 6)."""
-        start = draft(SessionStart(op="detach", name=check_name(session), of=self.name, source=self.head))
+        renamed = transcript.renamed(list(self.chunks()))
+        start = draft(SessionStart(op="detach", name=check_name(session), of=self.name, source=self.head, renamed=renamed))
         return self._at(self.store.backend.copy(session, "main", self.head, start))
 
     def merge(

@@ -81,6 +81,8 @@ class SessionStart(Body):
     """The ref that was forked, detached, imported or replayed."""
     source: str | None = None
     """Digest of the chunk where the old line stood (a detached line has no parent to tell it)."""
+    renamed: Mapping[str, Any] = _map()
+    """In a detached line, whose bodies still name chunks of the old one: old digest to position in this line."""
     reason: str | None = None
 
 

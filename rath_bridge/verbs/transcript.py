@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Compaction, Inference, Message, Run, ToolCall, ToolResult, Usage
+from rath_bridge.model.kinds import Compaction, Inference, Message, Run, SessionStart, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import Part, ToolCallPart, ToolCallResponsePart
 
 
@@ -70,6 +70,7 @@ def transcript(chunks: Sequence[Chunk], run: str | None = None) -> tuple[Transcr
         def belongs(chunk: Chunk) -> bool:
             return chunk.run == run
 
+    old_names = _old_names(chunks)
     order: list[Digest | None] = []
     place: dict[Digest, int] = {}
     shown: dict[Digest, TranscriptMessage] = {}
@@ -78,6 +79,7 @@ def transcript(chunks: Sequence[Chunk], run: str | None = None) -> tuple[Transcr
             body = cast(Message, chunk.body)
             if body.same_as is not None and body.same_as in place:
                 place[chunk.id] = place[body.same_as]
+                place.update(dict.fromkeys(old_names.get(chunk.position, ()), place[chunk.id]))
                 continue
             old = body.replaces
             if old is not None and old in place and order[place[old]] is not None:
@@ -91,12 +93,43 @@ def transcript(chunks: Sequence[Chunk], run: str | None = None) -> tuple[Transcr
             else:
                 place[chunk.id] = len(order)
                 order.append(chunk.id)
+            place.update(dict.fromkeys(old_names.get(chunk.position, ()), place[chunk.id]))
             shown[chunk.id] = TranscriptMessage(chunk, body)
         elif chunk.kind == "compaction" and chunk.body_bytes is not None:
             for name in cast(Compaction, chunk.body).dropped:
                 if name in place:
                     order[place[name]] = None
     return tuple(shown[name] for name in order if name is not None)
+
+
+def renamed(chunks: Sequence[Chunk]) -> dict[Digest, int]:
+    """What a detached copy of a line must remember: the messages that its bodies name, and where they will stand.
+
+    Args:
+        chunks: The whole line that is copied, oldest first; the copy begins with one chunk more.
+    """
+    targets: set[Digest] = set()
+    for chunk in chunks:
+        if chunk.kind == "message" and chunk.body_bytes and any(mark in chunk.body_bytes for mark in _LINKS):
+            body = cast(Message, chunk.body)
+            targets |= {name for name in (body.replaces, body.same_as, body.after) if name}
+        elif chunk.kind == "compaction" and chunk.body_bytes:
+            targets.update(cast(Compaction, chunk.body).dropped)
+    found = {name: position + 1 for position, names in _old_names(chunks).items() for name in names}
+    return found | {chunk.id: chunk.position + 1 for chunk in chunks if chunk.id in targets}
+
+
+_LINKS: Final = (b'"replaces"', b'"same_as"', b'"after"')
+
+
+def _old_names(chunks: Sequence[Chunk]) -> dict[int, list[Digest]]:
+    """Position to the digests under which bodies of a detached line still name a chunk."""
+    found: dict[int, list[Digest]] = {}
+    first = chunks[0] if chunks else None
+    if first is not None and first.position == 0 and first.kind == "session" and first.body_bytes is not None:
+        for name, position in cast(SessionStart, first.body).renamed.items():
+            found.setdefault(position, []).append(name)
+    return found
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run
 from rath_bridge.model.parts import BlobPart, Part
 from rath_bridge.redaction import DEFAULT, Redactor
-from rath_bridge.session import Session, Store, native_name
+from rath_bridge.session import Session, Store, native_name, split_name
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +73,7 @@ _all: WeakSet[Recorder] = WeakSet()
 def current_recorder() -> Recorder | None:
     """Return the ambient recorder, if there is one that is not closed."""
     found = _recorder.get()
-    return None if found is None or found._closed else found  # noqa: SLF001 - same module
+    return None if found is None or found.closed else found
 
 
 def current_run() -> RunHandle | None:
@@ -117,7 +117,8 @@ class Recorder:
         self.id = new_id(8)
         self.trace_id = new_id(16)
         self.strict, self.redactor, self.redact_state, self.record_content = strict, redactor, redact_state, record_content
-        self._session = session
+        self.store, self.name = session.store, session.name
+        self._session: Session | None = session
         self._limit = spool
         self._queue: deque[Draft] = deque()
         self._lost = 0
@@ -129,10 +130,27 @@ class Recorder:
         self._gate = Lock()  # held for moments: an observer never waits for a store that is slow or down
         self._wake = Condition()
         self._thread: tuple[int, Thread] | None = None
-        self._closed = False
+        self.closed = False
         self._unattributed: RunHandle | None = None
         self._unattributed_count = 0
         _all.add(self)
+
+    @classmethod
+    def late(cls, store: Store, name: str, **options: Any) -> Recorder:
+        """Record to a session that is opened, or started, with the first write: a store that is down stops nobody.
+
+        Args:
+            store: Where to write.
+            name: Session, or session@branch.
+            **options: As for the constructor.
+
+        Raises:
+            InvalidNameError: Not a usable name.
+        """
+        session, branch = split_name(name)
+        recorder = cls(Session(store, session, branch, "", -1), **options)
+        recorder._session = None
+        return recorder
 
     # ---------------------------------------------------------------- write
 
@@ -180,7 +198,7 @@ class Recorder:
                 self._queue.append(item)
         if full:
             if self._lost == 1:
-                _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self._session.name)
+                _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self.name)
             return None
         self._start()
         return item
@@ -208,15 +226,19 @@ class Recorder:
             if self.redactor is not None:
                 body = self.redactor.apply(body)
                 native = native and self.redactor.native(native)
-                objects = objects and self._clean(objects)
+                self._refuse_secrets(objects or {})
         handle = current_run() if isinstance(run, _Auto) else run
         name = handle.id if isinstance(handle, RunHandle) else handle
         return draft(body, run=name, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
 
-    def _clean(self, objects: Mapping[Digest, bytes]) -> Mapping[Digest, bytes]:
-        """Refuse to store an item with a known secret: its digest is in a tree already, so it can only be left out."""
+    def _refuse_secrets(self, objects: Mapping[Digest, bytes]) -> None:
+        """An item's digest stands in a tree already, so adapters redact items before they build one; this is the net below."""
         assert self.redactor is not None
-        return {name: data for name, data in objects.items() if self.redactor.data(data) is data}
+        for name, data in objects.items():
+            if self.redactor.data(data) is not data:
+                raise RecorderError(
+                    f"item {name[:12]} of a tree holds a known secret and was not kept: redact items before their tree is built"
+                )
 
     def append(self, *drafts: Draft) -> tuple[Chunk, ...]:
         """Write drafts now, behind all that was queued; when it returns they are durable.
@@ -237,17 +259,13 @@ class Recorder:
     def session(self) -> Session:
         """The session as it stands now, everything queued so far included."""
         self.flush()
-        return self._session.latest()
+        return self._opened().latest()
 
-    @property
-    def store(self) -> Store:
-        """The store that is written to."""
-        return self._session.store
-
-    @property
-    def name(self) -> str:
-        """The session's name."""
-        return self._session.name
+    def _opened(self) -> Session:
+        if self._session is None:
+            self._session = self.store.session(self.name, create=True)
+            self._acknowledged = self._session.position
+        return self._session
 
     # ---------------------------------------------------------------- runs
 
@@ -343,12 +361,12 @@ class Recorder:
 
     def close(self) -> None:
         """Flush and stop. Safe to call twice."""
-        if self._closed:
+        if self.closed:
             return
         if self._unattributed is not None:
             self.end(self._unattributed, attributes={"count": self._unattributed_count})
             self._unattributed = None
-        self._closed = True
+        self.closed = True
         with self._wake:
             self._wake.notify_all()
         self._down_until = 0.0
@@ -364,7 +382,7 @@ class Recorder:
     # ---------------------------------------------------------------- inside
 
     def _start(self) -> None:
-        if self._closed:  # what outlives the recorder (a connection, a late task) is written at once
+        if self.closed:  # what outlives the recorder (a connection, a late task) is written at once
             self.flush()
             return
         pid = os.getpid()
@@ -379,7 +397,7 @@ class Recorder:
                     self._thread = (pid, thread)
 
     def _work(self) -> None:
-        while not self._closed:
+        while not self.closed:
             with self._wake:
                 self._wake.wait(INTERVAL)
             if self._queue:
@@ -390,7 +408,7 @@ class Recorder:
         """Write the queue in order, then the gap that was counted meanwhile; True when all that was queued is durable."""
         if not self._queue and not self._lost:
             return True
-        if monotonic() < self._down_until and not raise_errors and not self._closed:
+        if monotonic() < self._down_until and not raise_errors and not self.closed:
             return False
         if not self._send(raise_errors=raise_errors):
             return False
@@ -429,15 +447,14 @@ class Recorder:
 
     def _not_yet_standing(self, batch: list[Draft]) -> list[Draft]:
         """Leave out drafts that stand already: a body's nonce makes its digest unique."""
-        tip = self._session.latest()
+        tip = self._opened().latest()
         line = self.store.backend.line(tip.head, self._acknowledged + 1)
         standing = {chunk.body_digest for chunk in line}
         return [item for item in batch if item.body_digest not in standing]
 
     def _write(self, drafts: Sequence[Draft]) -> tuple[Chunk, ...]:
-        done = self.store.backend.append(
-            self._session.session, self._session.branch, drafts, head=self._session.head, on_conflict="serialise"
-        )
+        at = self._opened()
+        done = self.store.backend.append(at.session, at.branch, drafts, head=at.head, on_conflict="serialise")
         self._acknowledged = done.ref.position
         return done.chunks
 
@@ -538,7 +555,7 @@ def recorder_for(
     if ambient is not None and session == ambient.name and ambient.store == store:
         return ambient, False
     name = session or native_name(framework, native_id or new_id(8))
-    return Recorder(store.session(name, create=True), **options), True
+    return Recorder.late(store, name, **options), True
 
 
 def _describe(error: BaseException) -> str:

@@ -432,6 +432,34 @@ def test_secrets_are_gone_before_anything_is_hashed(store: Store) -> None:
     assert b"[redacted:openai-key]" in everything(store)
 
 
+def test_an_item_with_a_secret_that_stands_in_a_tree_is_a_counted_gap(caplog: pytest.LogCaptureFixture) -> None:
+    store = rb.open_store("memory:")
+    item = KEY.encode()
+    with rb.record(store, "s") as recorder:
+        recorder.emit(Note(text="seen"), objects={digest(item): item})
+    session = store.session("s")
+    assert [chunk.kind for chunk in session] == ["session", "gap"]
+    assert "redact items before their tree is built" in caplog.text
+    assert not session.fsck()
+
+
+def test_a_store_that_is_down_when_the_work_begins_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store = rb.open_store("memory:")
+    up = store.backend.append
+
+    def down(*_: object, **__: object) -> object:
+        raise StoreUnavailableError("memory:", "down")
+
+    store.backend.append = down  # type: ignore[method-assign]  # pyright: ignore[reportAttributeAccessIssue]
+    recorder, owned = recording.recorder_for(store, "langgraph", "7")
+    recorder.emit(Note(text="while it was down"))
+    assert owned
+    assert not recorder.flush()
+    store.backend.append = up  # type: ignore[method-assign]
+    recorder.close()
+    assert notes(store.session("langgraph/7")) == ["while it was down"]
+
+
 def test_what_a_framework_loads_again_is_kept_as_given() -> None:
     store = rb.open_store("memory:")
     with rb.record(store, "s", redactor=Redactor.of(secrets=["hunter22"])) as recorder:

@@ -133,9 +133,11 @@ class ClientRecorder:
             elsewhere = {"rath.mcp.caller": {"session": recorder.name, "run": run.id, "name": run.name}}
         if self._own is None:
             store = self._store or (recorder.store if recorder is not None else open_store())
-            self._own = Recorder(store.session(self._session, create=True), **self._options) if self._session else (
-                recorder_for(store, "mcp", **self._options)[0]
-            )  # fmt: skip
+            self._own = (
+                Recorder.late(store, self._session, **self._options)
+                if self._session
+                else recorder_for(store, "mcp", **self._options)[0]
+            )
             self._books[self._own.id] = (self._own, Book(self._own.emit, self._own.trace_id))
         return self._books[self._own.id][1], Caller(None, elsewhere)
 

@@ -163,7 +163,7 @@ async def with_autogen(store: Store, session: Session, lines: list[str], task: s
 
 def cli(*arguments: str, expect: int = 0) -> None:
     """Run the command line as a person would."""
-    console.print(f"\n[bold]$ rath-bridge {' '.join(arguments)}")
+    console.print(f"\n[bold]$ rath-bridge {' '.join(arguments)}", soft_wrap=True)
     sys.stdout.flush()
     width = str(min(console.width, 120))
     environment = {**os.environ, "COLUMNS": width, "RATH_BRIDGE_STORE": f"sqlite:///{OUT / 'runs.db'}"}
@@ -217,7 +217,7 @@ def main() -> None:
     said(fork, len(asked))
     cli("diff", NAME, fork.name, expect=1)
     session = store.session(NAME).merge(fork)
-    console.print(f"   merged: {session}", style="dim")
+    console.print(f"   merged: {session}", style="dim", soft_wrap=True)
 
     title(6, "Look at it")
     for arguments in (("ls",), ("log", NAME, "-n", "14"), ("graph", NAME), ("fsck", NAME)):
@@ -236,7 +236,7 @@ def main() -> None:
     console.print(Rule())
     counts = f"{len(session)} chunks, {len(session.messages())} messages, {session.usage().total_tokens} tokens"
     console.print(f"One session, four frameworks: {counts}.")
-    console.print(f"Go on from here: .venv/bin/rath-bridge --store sqlite:///{OUT / 'runs.db'} show {NAME}:3")
+    console.print(f"Go on from here: .venv/bin/rath-bridge --store sqlite:///{OUT / 'runs.db'} show {NAME}:3", soft_wrap=True)
     store.close()
 
 

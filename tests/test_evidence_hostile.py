@@ -264,3 +264,9 @@ def test_nothing_is_written_while_a_packet_is_checked(tmp_path: Path) -> None:
         assert os.listdir(place) == []
     assert where.read_bytes() == before
     assert os.listdir(tmp_path) == ["p.zip"]
+
+
+def test_a_directory_that_is_no_packet_is_one_finding(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"x" * 100)
+    report = rb.verify_packet(tmp_path)
+    assert [finding.problem.partition(":")[0] for finding in report.findings] == ["it is no packet"]

@@ -82,6 +82,9 @@ def verify_packet(
     except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
         return PacketReport(findings=(Finding(shown(place.name), f"it is neither a directory nor a readable archive ({error})"),))
     try:
+        if not files.sizes.keys() & {layout.MANIFEST, layout.CHUNKS, layout.SUMS}:  # nothing to compare: do not hash a whole disk
+            problem = f"it is no packet: none of {layout.MANIFEST}, {layout.CHUNKS}, {layout.SUMS} is there"
+            return PacketReport(findings=(*files.findings, Finding(shown(place.name), problem)))
         return _Verify(files, progress or (lambda _: None)).report(head)
     finally:
         files.close()

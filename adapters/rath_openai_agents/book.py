@@ -46,6 +46,7 @@ class Node:
     """OpenTelemetry ids."""
     began: int
     """Microseconds since 1970."""
+    finished: int | None = None
     agent: str | None = None
     turn: int | None = None
     owns: bool = False

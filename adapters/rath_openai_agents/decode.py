@@ -24,6 +24,7 @@ from rath_openai_agents.items import (
     known,
     long_texts,
     message,
+    of_model,
 )
 
 _RESULTS: Final = frozenset({"RunResult", "RunResultStreaming"})
@@ -120,7 +121,7 @@ def drafts(items: Sequence[Any], agents: Sequence[str | None] = (), *, place: st
     for start, stop in grouped([one.value for one in found]):
         for first, last in _same_agent(names, start, stop):
             group = found[first:last]
-            body = message([one.value for one in group], name=names[first] if group[0].value.get("role") != "user" else None)
+            body = message([one.value for one in group], name=names[first] if of_model(group[0].value) else None)
             rows.append(draft(body, origin=origin(), native=native(group), objects=texts(group)))
     return rows
 

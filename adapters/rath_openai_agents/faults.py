@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rath_bridge.model.kinds import Gap
@@ -15,6 +15,7 @@ from rath_openai_agents.decode import origin
 from rath_openai_agents.items import plain
 
 _log: Final = logging.getLogger("rath_bridge")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros(text: str | None) -> int | None:
@@ -23,7 +24,8 @@ def micros(text: str | None) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-        return int(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     except ValueError:
         return None
 

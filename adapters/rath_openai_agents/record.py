@@ -103,9 +103,8 @@ class RecordingModel(Model):
 
     async def close(self) -> None:
         """Close the inner model, and make durable what was recorded without a processor."""
-        for talk in self._own.values():
-            talk.recorder.close()
-        self._own.clear()
+        while self._own:
+            self._let_go()
         await self.inner.close()
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
@@ -150,8 +149,13 @@ class RecordingModel(Model):
         talk = self._own.pop(place, None) or Conversation(make()[0], None)
         self._own[place] = talk
         if len(self._own) > _OWN:
-            self._own.popitem(last=False)[1].recorder.close()
+            self._let_go()
         return Place(talk.recorder, None, talk)
+
+    def _let_go(self) -> None:
+        recorder = self._own.popitem(last=False)[1].recorder
+        if recorder is not self._recorder:
+            recorder.close()
 
 
 class _Recorded:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from agents import Agent, Handoff, RunConfig, Runner
+from agents import Agent, Handoff, RunConfig, Runner, RunState
 from agents.models.interface import Model, ModelProvider
 
 from rath_bridge.model.report import LossReport
@@ -73,15 +73,18 @@ class WrappedAgent:
 
     def __call__(self, session: Session, /) -> Session:
         """Go on from a session; returns it as it stands afterwards."""
-        replace(self, store=session.store, session=session.name).run_sync()
+        self._on(session).run_sync()
         return session.latest()
 
     async def acall(self, session: Session, /) -> Session:
         """Async twin of calling it."""
-        await replace(self, store=session.store, session=session.name).run()
+        await self._on(session).run()
         return session.latest()
 
     # ---------------------------------------------------------------- inside
+
+    def _on(self, session: Session) -> WrappedAgent:
+        return WrappedAgent(self.agent, session.store, session.name)
 
     @contextmanager
     def _recorded(self, given: Any, options: dict[str, Any]) -> Any:
@@ -119,7 +122,7 @@ class WrappedAgent:
         """Return what to run on, and the report of what of it is known."""
         if self.continues is not None:
             return given, self.continues
-        if options.get("session") is not None:  # the SDK's own session hands the history over
+        if options.get("session") is not None or type(given) is RunState:  # the SDK's own session or state holds the history
             return given, None
         history, report = encode(recorder.session)
         new = [] if given is None else item_list(given)

@@ -36,18 +36,8 @@ def start(book: Book, span: Span[Any], *, late: bool = False) -> None:
         data = span.span_data
         above = (book.nodes.get(span.parent_id) if span.parent_id else None) or book.root
         context = SpanContext(above.context.trace_id, new_id(8), above.context.span_id)
-        node = Node(
-            span,
-            above,
-            data.type,
-            above.run,
-            above.talk,
-            context,
-            micros(span.started_at) or now(),
-            above.agent,
-            above.turn,
-            late=late,
-        )
+        began = micros(span.started_at) or now()
+        node = Node(span, above, data.type, above.run, above.talk, context, began, agent=above.agent, turn=above.turn, late=late)
         node.raised = sys.exc_info()[1]
         book.nodes[span.span_id] = node
         if data.type == "task":
@@ -83,6 +73,7 @@ def end(book: Book, span: Span[Any]) -> None:
             start(book, span, late=True)
         node = book.nodes.pop(span.span_id)
         book.done.add(span.span_id)
+        node.finished = micros(span.ended_at)
         _ENDS.get(node.kind, _other)(book, node, span)
 
 
@@ -109,9 +100,8 @@ def _withhold(book: Book, marks: dict[str, Any]) -> None:
     marks["content"] = "withheld"
 
 
-def _seconds(span: Span[Any]) -> float | None:
-    began, ended = micros(span.started_at), micros(span.ended_at)
-    return None if began is None or ended is None else (ended - began) / 1e6
+def _seconds(node: Node) -> float | None:
+    return None if node.finished is None else (node.finished - node.began) / 1e6
 
 
 # ------------------------------------------------------------------ runs
@@ -130,7 +120,7 @@ def _run_failure(book: Book, node: Node, span: Span[Any]) -> tuple[str, str | No
 def _task(book: Book, node: Node, span: Span[Any]) -> None:
     status, error = _run_failure(book, node, span)
     if node.owns:
-        book.end(node, status, error, micros(span.ended_at), usage_total=plain(span.span_data.usage))
+        book.end(node, status, error, node.finished, usage_total=plain(span.span_data.usage))
     else:
         _other(book, node, span)
 
@@ -139,7 +129,7 @@ def _agent(book: Book, node: Node, span: Span[Any]) -> None:
     status, error = _run_failure(book, node, span)
     data = span.span_data
     about = {"tools": plain(data.tools), "handoffs": plain(data.handoffs), "output_type": data.output_type}
-    book.end(node, status, error, micros(span.ended_at), **{name: value for name, value in about.items() if value})
+    book.end(node, status, error, node.finished, **{name: value for name, value in about.items() if value})
 
 
 def _turn(book: Book, node: Node, span: Span[Any]) -> None:
@@ -177,7 +167,7 @@ def _response(book: Book, node: Node, span: Span[Any]) -> None:
     data = span.span_data
     response = data.response
     call = Call(
-        observer="span", agent=node.agent, provider="openai", duration=_seconds(span), error=_failure(book, node, span)[1]
+        observer="span", agent=node.agent, provider="openai", duration=_seconds(node), error=_failure(book, node, span)[1]
     )
     call.attributes = _marks(node, span)
     call.usage = usage_of(data.usage)
@@ -206,7 +196,7 @@ def _generation(book: Book, node: Node, span: Span[Any]) -> None:
         return
     data = span.span_data
     config = dict(data.model_config or {})
-    call = Call(observer="span", agent=node.agent, model=data.model, duration=_seconds(span), error=_failure(book, node, span)[1])
+    call = Call(observer="span", agent=node.agent, model=data.model, duration=_seconds(node), error=_failure(book, node, span)[1])
     call.attributes = _marks(node, span)
     call.usage = usage_of(data.usage)
     call.request = {"params": {name: plain(value) for name, value in config.items() if value is not None}}
@@ -289,7 +279,7 @@ def _function(book: Book, node: Node, span: Span[Any]) -> None:
         body = ToolResult(
             name=data.name, call_id=node.call_id, status=status, result=plain(data.output), error=error, basis=basis
         )
-    book.emit(replace(body, duration=_seconds(span), attributes=marks), node, at=micros(span.ended_at))
+    book.emit(replace(body, duration=_seconds(node), attributes=marks), node, at=node.finished)
 
 
 def _start_function(book: Book, node: Node, span: Span[Any]) -> None:
@@ -323,7 +313,7 @@ def _handoff(book: Book, node: Node, span: Span[Any]) -> None:
     marks = _marks(node, span, error=error_text(span.error))
     asked = node.talk.pair_handoff(data.to_agent)
     for body in handoff_bodies(data.from_agent, data.to_agent, asked, marks):
-        book.emit(body, node, at=micros(span.ended_at))
+        book.emit(body, node, at=node.finished)
 
 
 def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
@@ -334,7 +324,7 @@ def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
     body = Guardrail(
         name=span.span_data.name, stage=stage, triggered=span.span_data.triggered, agent=node.agent, attributes=marks
     )
-    book.emit(body, node, at=micros(span.ended_at))
+    book.emit(body, node, at=node.finished)
 
 
 # ------------------------------------------------------------------ the rest
@@ -343,23 +333,24 @@ def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
 def _other(book: Book, node: Node, span: Span[Any]) -> None:
     """Keep a span of any other type with all its attributes."""
     status, error = _failure(book, node, span)
-    book.emit(_kept(span, status, _marks(node, span, error=error)), node, at=micros(span.ended_at))
+    body = _kept(span, status, _seconds(node), _marks(node, span, error=error))
+    book.emit(body, node, at=node.finished)
 
 
 def late(recorder: Recorder, span: Span[Any], *, content: bool) -> None:
     """Keep a span that ended after its trace: marked, with all its attributes."""
     marks = {"trace_id": span.trace_id, "span_id": span.span_id, "parent_id": span.parent_id, "late": True}
     error = error_text(span.error)
-    body = _kept(span, "error" if error else "ok", {**marks, "error": error})
+    body = _kept(span, "error" if error else "ok", None, {**marks, "error": error})
     write(recorder, body, content=content, at=micros(span.ended_at))
 
 
-def _kept(span: Span[Any], status: str, marks: dict[str, Any]) -> SpanBody:
+def _kept(span: Span[Any], status: str, duration: float | None, marks: dict[str, Any]) -> SpanBody:
     data = span.span_data
     about = {name: plain(value) for name, value in _attributes(data).items() if value is not None}
     kind = str(data.type)
     return SpanBody(
-        name=str(about.pop("name", kind)) if kind == "custom" else kind, status=status, duration=_seconds(span),
+        name=str(about.pop("name", kind)) if kind == "custom" else kind, status=status, duration=duration,
         attributes={**marks, "type": kind, **about}, scope="openai_agents",
     )  # fmt: skip
 

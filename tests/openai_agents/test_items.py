@@ -107,7 +107,7 @@ async def test_a_result_goes_home_with_its_agents() -> None:
     s = fresh(*rb.decode(result))
     assert encode(s)[0] == result.to_input_list()
     assert [(m.role, m.name) for m in s.messages()] == [
-        ("user", None), ("assistant", "Triage"), ("tool", "Triage"), ("assistant", "Triage"), ("tool", "Triage"), ("assistant", "Billing"),
+        ("user", None), ("assistant", "Triage"), ("tool", None), ("assistant", "Triage"), ("tool", None), ("assistant", "Billing"),
     ]  # fmt: skip
 
 

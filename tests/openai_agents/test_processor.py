@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -276,13 +277,26 @@ CHATS = [
 
 
 def events(data: dict[str, Any]) -> Iterator[bytes]:
-    import json
-
     for number, item in enumerate(data["output"]):
         done = {"type": "response.output_item.done", "item": item, "output_index": number, "sequence_number": number}
         yield f"event: {done['type']}\ndata: {json.dumps(done)}\n\n".encode()
     last = {"type": "response.completed", "response": data, "sequence_number": 99}
     yield f"event: response.completed\ndata: {json.dumps(last)}\n\n".encode()
+
+
+def chunks(data: dict[str, Any]) -> Iterator[bytes]:
+    choice = data["choices"][0]
+    delta = {name: value for name, value in choice["message"].items() if value is not None}
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{**one, "index": n} for n, one in enumerate(delta["tool_calls"])]
+    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-x"}
+    for part in (
+        {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
+        {**base, "choices": [], "usage": data["usage"]},
+    ):
+        yield f"data: {json.dumps(part)}\n\n".encode()
+    yield b"data: [DONE]\n\n"
 
 
 def client() -> AsyncOpenAI:
@@ -291,7 +305,8 @@ def client() -> AsyncOpenAI:
     def answer(request: httpx2.Request) -> httpx2.Response:
         data = left[request.url.path.rsplit("/", 1)[-1]].pop(0)
         if b'"stream":true' in request.content.replace(b" ", b""):
-            return httpx2.Response(200, content=b"".join(events(data)), headers={"content-type": "text/event-stream"})
+            parts = events(data) if "output" in data else chunks(data)
+            return httpx2.Response(200, content=b"".join(parts), headers={"content-type": "text/event-stream"})
         return httpx2.Response(200, json=data, headers={"x-request-id": "req_1"})
 
     transport = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
@@ -308,7 +323,7 @@ def real(kind: str, store: rb.Store | None = None) -> Agent[Any]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "streamed"), [("responses", False), ("responses", True), ("chat", False)])
+@pytest.mark.parametrize(("kind", "streamed"), [("responses", False), ("responses", True), ("chat", False), ("chat", True)])
 @pytest.mark.parametrize("recorded", [False, True], ids=["spans", "model"])
 async def test_the_sdks_own_models(store: rb.Store, kind: str, streamed: bool, recorded: bool) -> None:
     """openai-agents-python issues 222, 2444: texts, tool data and usage are on record with the processor alone."""

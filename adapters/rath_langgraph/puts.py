@@ -166,7 +166,11 @@ class Put:
             line.passed.add(self.parent_id)
         line.tips[name] = line.where = where
         line.marks[where] = (done.ref.head, done.ref.position)
-        line.seen.remember(encoder)
+        self._remember(encoder)
+
+    def _remember(self, encoder: Encoder) -> None:
+        self.line.seen.remember(encoder)
+        self.threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})
 
     def _again(self) -> None:
         """The same checkpoint once more: it supersedes itself by key."""
@@ -177,7 +181,7 @@ class Put:
         done = self.threads.append(line, where, drafts)
         ids = lifted.named(done.chunks) if lifted.places else lifted.ids
         line.remember(name, Known(done.ref.head, known.state, known.feed, ids))
-        line.seen.remember(encoder)
+        self._remember(encoder)
 
     def _fork(self) -> None:
         """Open a branch at the parent's chunk: nobody's answer is lost (law 11)."""

@@ -164,12 +164,12 @@ class RathSaver(BaseCheckpointSaver[Any]):
         chunk = next((chunk for key, chunk in entries if key.sub == ""), None)
         if chunk is None:
             return None
-        body, backend = cast(Checkpoint, chunk.body), self.store.backend
+        body, shelf = cast(Checkpoint, chunk.body), self._threads.shelf
         place = f"checkpoint {body.checkpoint_id} of thread {thread_id!r}"
-        state = self._threads.state_of(thread_id, namespace, chunk) or read_state(body, backend.objects)
+        state = self._threads.state_of(thread_id, namespace, chunk) or read_state(body, shelf)
         rest, metadata = read_metadata(body, self.serde, place)
-        values = load_values(state, self.serde, backend.objects, place)
-        writes = load_writes([c for key, c in entries if key.sub.startswith("w")], self.serde, backend.objects)
+        values = load_values(state, self.serde, shelf, place)
+        writes = load_writes([c for key, c in entries if key.sub.startswith("w")], self.serde, shelf)
         parent = body.parent_checkpoint_id
         return CheckpointTuple(
             _config(thread_id, namespace, body.checkpoint_id or ""), cast(Any, {**rest, "channel_values": values}), cast(Any, metadata),
@@ -217,6 +217,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
             settle(self.store, where[0])
             self._threads.append(line, where, [item])
             line.seen.remember(encoder)
+        self._threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread: its checkpoints are not found any more, and its messages leave the transcript."""

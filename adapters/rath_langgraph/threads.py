@@ -21,6 +21,7 @@ from rath_bridge.session import Store, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.items import Seen
 from rath_langgraph.neutral import origin
+from rath_langgraph.shelf import Shelf
 from rath_langgraph.state import State, read_state
 
 FRAMEWORK: Final = "langgraph"
@@ -87,6 +88,7 @@ class Threads:
         self.store, self.session = store, session
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
         self._lock = Lock()
+        self.shelf = Shelf(store.backend)
         _all.add(self)
 
     def line(self, thread_id: str, namespace: str) -> Line:
@@ -109,11 +111,13 @@ class Threads:
         with self._lock:
             for key in [key for key in self._lines if key[0] == thread_id]:
                 del self._lines[key]
+        self.shelf.clear()
 
     def reset(self) -> None:
         """Start anew in a forked child: a lock may have been held when it was born."""
         self._lock = Lock()
         self._lines = OrderedDict()
+        self.shelf.reset()
 
     # ---------------------------------------------------------------- session and run
 
@@ -214,7 +218,7 @@ class Threads:
             chunk = self.store.backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint_id))
             if chunk is None:
                 return None
-            found = Known(chunk.id, read_state(cast(Checkpoint, chunk.body), self.store.backend.objects))
+            found = Known(chunk.id, read_state(cast(Checkpoint, chunk.body), self.shelf))
             line.remember(checkpoint_id, found)
         return found
 

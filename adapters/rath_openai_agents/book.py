@@ -97,6 +97,8 @@ class Book:
         self.nodes: dict[str, Node] = {}
         self.done: set[str] = set()
         self.tasks = 0
+        self.resumed = False
+        """Its trace had ended already and gives no further sign: it ends with its last span."""
         self.withheld = False
         """The run said ``trace_include_sensitive_data=False``."""
         self.closed = False

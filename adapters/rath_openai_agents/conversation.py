@@ -20,7 +20,7 @@ from rath_bridge.model.report import ManifestEntry, align
 from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.recorder import Recorder, RunHandle
 from rath_openai_agents.decode import native, texts
-from rath_openai_agents.encode import encode
+from rath_openai_agents.encode import standing
 from rath_openai_agents.items import Known, from_bytes, grouped, known, message, of_model, parse, table, to_bytes
 
 Write = Callable[[Body, Native | None, Mapping[Digest, bytes] | None], None]
@@ -61,6 +61,8 @@ class Conversation:
     """What `encode` handed over to this run."""
     bounded: bool = False
     """Its end is known, so that every call belongs to one run; without it, the start of another run is concluded."""
+    hooked: bool = False
+    """Hooks see its tools start."""
     asked: list[Asked] = field(default_factory=list[Asked])
     _seen: list[ManifestEntry] | None = None
     """Comparison keys of all items so far, in order."""
@@ -228,11 +230,11 @@ class Conversation:
     def _standing(self, keys: Sequence[Digest]) -> tuple[ManifestEntry, ...]:
         """Return the whole transcript where a longer list begins with it: somebody handed ``to_input_list()`` over by hand."""
         try:
-            standing = encode(self.recorder.session)[1].manifest
+            for found in standing(self.recorder.session):
+                if 0 < len(found) < len(keys) and [entry.digest for entry in found] == list(keys[: len(found)]):
+                    return found
         except RathError:  # nothing to compare with: every item is new
-            return ()
-        if 0 < len(standing) < len(keys) and [entry.digest for entry in standing] == list(keys[: len(standing)]):
-            return standing
+            pass
         return ()
 
     def _write(self, rows: Sequence[Known], write: Write, *, exact: bool, **fields: Any) -> None:

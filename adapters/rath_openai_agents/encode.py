@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -78,15 +78,32 @@ def encode(session: Session, /, as_: str = "items") -> tuple[list[Any], LossRepo
     if as_ not in FORMS:
         raise UnsupportedError(f"openai_agents cannot encode a session as {as_!r}: use one of {', '.join(FORMS)}")
     losses: list[Loss] = []
+    rows = _paired(_rows(session, losses), session, losses)
+    return [row.item for row in rows], LossReport(tuple(losses), _manifest(rows))
+
+
+def standing(session: Session) -> Iterator[tuple[ManifestEntry, ...]]:
+    """Yield the lists that the whole transcript may look like when somebody hands it back: as recorded, and as it is encoded.
+
+    They differ where a call is pending, or its id was used twice: a run that is resumed brings the answer itself.
+    """
+    rows = _rows(session, [])
+    yield _manifest(rows)
+    yield _manifest(_paired(rows, session, []))
+
+
+def _rows(session: Session, losses: list[Loss]) -> list[_Row]:
     messages = session.messages()
     natives = _natives(session, messages)
     rows: list[_Row] = []
     for one in messages:
         home = natives.get(one.id)
         rows += _translate(one, losses) if home is None else [_Row(one.id, item) for item in home]
-    rows = _paired(rows, session, losses)
-    manifest = tuple(ManifestEntry(i, row.chunk, key(row.item)) for i, row in enumerate(rows))
-    return [row.item for row in rows], LossReport(tuple(losses), manifest)
+    return rows
+
+
+def _manifest(rows: Sequence[_Row]) -> tuple[ManifestEntry, ...]:
+    return tuple(ManifestEntry(i, row.chunk, key(row.item)) for i, row in enumerate(rows))
 
 
 def _natives(session: Session, messages: Sequence[TranscriptMessage]) -> dict[Digest, list[Item]]:

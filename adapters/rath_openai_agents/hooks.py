@@ -73,7 +73,10 @@ class RathRunHooks(RunHooks[Any]):
             await self._also.on_llm_end(context, agent, response)
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        """Passed on."""
+        """Note that the tools of this run are seen as they start."""
+        place = self._place()
+        if place is not None:
+            place.talk.hooked = True
         if self._also is not None:
             await self._also.on_agent_start(context, agent)
 

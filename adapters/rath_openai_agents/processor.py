@@ -74,6 +74,9 @@ class RathTracingProcessor(TracingProcessor):
         for book in found:
             with guard(book.recorder, f"a {span.span_data.type} span", strict=self._strict):
                 spans.end(book, span)
+                if book.resumed and not book.nodes:
+                    self._take(span.trace_id)
+                    self._close(book)
         if not found:
             with guard(None, f"a {span.span_data.type} span that ended after its trace", strict=self._strict):
                 self._after_the_end(span)
@@ -100,9 +103,11 @@ class RathTracingProcessor(TracingProcessor):
 
     # ---------------------------------------------------------------- inside
 
-    def _begin(self, trace: Trace, *, late: bool = False) -> list[Book]:
-        recorder, owned = self._recorder(getattr(trace, "group_id", None) or trace.trace_id)
+    def _begin(self, trace: Trace, *, late: bool = False, resumed: bool = False) -> list[Book]:
+        known = self._ended.get(trace.trace_id) if resumed else None
+        recorder, owned = self._recorder(getattr(trace, "group_id", None) or trace.trace_id, known)
         book, new = open_book(trace, recorder, owned=owned, content=self._content, late=late)
+        book.resumed = book.resumed or resumed
         if owned and not new:
             recorder.close()
         with self._lock:
@@ -113,7 +118,7 @@ class RathTracingProcessor(TracingProcessor):
 
     def _recorder(self, native_id: str, session: str | None = None) -> tuple[Recorder, bool]:
         return recorder_for(
-            self._store, FRAMEWORK, native_id, session or self._session, strict=self._strict, record_content=self._content
+            self._store, FRAMEWORK, native_id, self._session or session, strict=self._strict, record_content=self._content
         )
 
     def _books(self, span: Span[Any]) -> list[Book]:
@@ -122,10 +127,14 @@ class RathTracingProcessor(TracingProcessor):
         if found:
             return found
         trace = get_current_trace()
-        if trace is None or trace.trace_id != span.trace_id or span.trace_id in self._ended:
+        if trace is None or trace.trace_id != span.trace_id:
+            return []
+        # a run that goes on after an approval goes on in its trace, which neither starts nor ends again
+        resumed = type(trace).__name__ == "ReattachedTrace"
+        if span.trace_id in self._ended and not resumed:
             return []
         with guard(None, "a trace that began earlier", strict=self._strict):
-            return self._begin(trace, late=True)
+            return self._begin(trace, late=not resumed, resumed=resumed)
         return []
 
     def _take(self, trace_id: str) -> list[Book]:

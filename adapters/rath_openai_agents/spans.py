@@ -263,9 +263,9 @@ def writer(book: Book, node: Node) -> Write:
 
 
 def _function(book: Book, node: Node, span: Span[Any]) -> None:
-    if node.ended:
-        return
     data = span.span_data
+    if node.ended or _waits(node, data, span.error):
+        return
     if not node.started:
         _start_function(book, node, span)
     status, error = _failure(book, node, span)
@@ -280,6 +280,12 @@ def _function(book: Book, node: Node, span: Span[Any]) -> None:
             name=data.name, call_id=node.call_id, status=status, result=plain(data.output), error=error, basis=basis
         )
     book.emit(replace(body, duration=_seconds(node), attributes=marks), node, at=node.finished)
+
+
+def _waits(node: Node, data: Any, error: Any) -> bool:
+    """Tell a call that waits for approval from one that ran: the SDK opens a span for both, and hooks see only the second start."""
+    untouched = data.input is not None and data.output is None and error is None
+    return node.talk.hooked and not node.started and untouched and in_flight(node.raised) is None
 
 
 def _start_function(book: Book, node: Node, span: Span[Any]) -> None:

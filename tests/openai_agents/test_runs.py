@@ -437,6 +437,31 @@ async def test_hooks_alone_record_under_an_ambient_run(store: rb.Store) -> None:
     assert [(h.from_agent, h.to_agent) for h in bodies(s, "handoff")] == [("Triage", "Billing")]
 
 
+async def test_a_call_that_waits_for_approval_is_pending_until_it_runs(store: rb.Store) -> None:
+    ran: list[str] = []
+
+    @function_tool(needs_approval=True)
+    def delete(path: str) -> None:
+        """Delete."""
+        ran.append(path)
+
+    watch(store)
+    wrap, hooks = exact(store)
+    agent = solo([step(call("delete", {"path": "/x"})), say("gone")], wrap, tools=[delete])
+    result = await go(agent, hooks=hooks)
+    assert [c.call_id for c in session(store).pending()] == ["call_1"]
+    assert bodies(session(store), "tool_result") == []
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    again = await go(agent, state, hooks=hooks)
+    assert (again.final_output, ran) == ("gone", ["/x"])
+    s = session(store)
+    assert s.fsck() == []
+    assert [(r.call_id, r.status, r.result) for r in bodies(s, "tool_result")] == [("call_1", "ok", None)]
+    assert said(whole(s)) == [("user", "hi"), ("assistant", "delete#call_1"), ("tool", "=None#call_1"), ("assistant", "gone")]
+    assert encode(s)[0] == again.to_input_list()
+
+
 async def test_other_hooks_go_on(store: rb.Store) -> None:
     from agents import RunHooks
 

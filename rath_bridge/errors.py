@@ -146,7 +146,7 @@ class NameInUseError(RathError, ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"{name!r} exists already: open it with store.session({name!r}) or choose another name")
+        super().__init__(f"{name!r} exists already: choose another name, or open it as it is")
 
 
 class InvalidNameError(RathError, ValueError):

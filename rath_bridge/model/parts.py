@@ -7,7 +7,7 @@ Keys that a part does not name are kept in ``extra`` and written back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -110,6 +110,12 @@ _KNOWN: Final[dict[str, tuple[type[Any], tuple[str, ...]]]] = {
     "uri": (UriPart, ("modality", "uri", "mime_type")),
 }
 _OPTIONAL: Final = frozenset({"id", "mime_type"})
+
+
+def known_parts() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each part type of the schema with its required and its optional keys."""
+    for name, (_, keys) in _KNOWN.items():
+        yield name, tuple(key for key in keys if key not in _OPTIONAL), tuple(key for key in keys if key in _OPTIONAL)
 
 
 def part_to_json(part: Part) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A tree is an ordered list, or a map, of digests. Its shape is a function of its 
 is cut after an item whose digest ends in three zero bits, at 2 items at least and 32 at most, so that an append, a drop at the
 front and an edit in the middle each change a few nodes, however the tree was grown.
 
-Bytes of a node (``docs/format/trees.md`` has vectors)::
+Bytes of a node (``docs/format/vectors/trees.json`` has vectors)::
 
     list, leaf and inner   "L" level  digest*                        each digest 32 raw bytes
     map, leaf              "M" 0      (key-length key digest)*        LEB128 length, UTF-8 key

@@ -220,16 +220,20 @@ class Recorder:
         """Build a draft as `emit` does, without queueing it; ``observed=False`` keeps it as given (what a framework
         loads again).
         """
-        if observed:
-            if not self.record_content:
-                body, native, objects = structure_only(body), None, None
-            if self.redactor is not None:
-                body = self.redactor.apply(body)
-                native = native and self.redactor.native(native)
-                self._refuse_secrets(objects or {})
+        if observed and not self.record_content:
+            body, native, objects = structure_only(body), None, None
         handle = current_run() if isinstance(run, _Auto) else run
         name = handle.id if isinstance(handle, RunHandle) else handle
-        return draft(body, run=name, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
+
+        def made(body: Body, native: Native | None) -> Draft:
+            return draft(body, run=name, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once)
+
+        item = made(body, native)
+        redactor = self.redactor if observed else None
+        if redactor is not None and any(map(redactor.suspects, (item.body, *item.objects.values()))):
+            self._refuse_secrets(objects or {})
+            item = made(redactor.apply(body), native and redactor.native(native))
+        return item
 
     def _refuse_secrets(self, objects: Mapping[Digest, bytes]) -> None:
         """An item's digest stands in a tree already, so adapters redact items before they build one; this is the net below."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 RULES: Final[Mapping[str, str]] = {
     "anthropic-key": r"sk-ant-[A-Za-z0-9_-]{20,}",
-    "openai-key": r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
+    "openai-key": r"sk-(?:proj-|svcacct-|admin-)[A-Za-z0-9_-]{20,}|(?<![A-Za-z])sk-[A-Za-z0-9_-]{20,}",
     "aws-key-id": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "github-token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})",
     "slack-token": r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
@@ -92,6 +92,10 @@ class Redactor:
     def _wanted(self, text: str) -> Iterator[Rule]:
         folded = text.casefold()
         return (rule for rule in self.rules if not rule.anchors or any(anchor in folded for anchor in rule.anchors))
+
+    def suspects(self, data: bytes) -> bool:
+        """Tell in a moment whether encoded bytes may hold a secret; only then is the value itself walked through."""
+        return b'"$rath":"bytes"' in data or next(self._wanted(data.decode("utf-8", "replace")), None) is not None
 
     def text(self, value: str) -> str:
         """Return the text with every match replaced; the same object when nothing matches."""

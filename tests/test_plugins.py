@@ -78,7 +78,7 @@ def test_a_value_finds_its_adapter(paper: ModuleType) -> None:
     assert [(m.role, m.text) for m in session.messages()] == [("user", "hello"), ("assistant", "hi")]
     sheet, report = rb.encode(session.append(rb.message("user", "more")), "paper")
     assert sheet.lines == ["me: hello", "you: hi", "me: more"]
-    assert not report
+    assert report.exact
     assert str(report) == "nothing lost; 3 items handed over"
 
 

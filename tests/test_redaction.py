@@ -98,6 +98,12 @@ def test_any_place_in_a_body() -> None:
         assert b"[redacted:openai-key]" in held
 
 
+def test_an_id_that_only_ends_like_a_key_is_left_alone() -> None:
+    for innocent in ("task-550e8400-e29b-41d4-a716-446655440000", "disk-0123456789012345678901234567"):
+        assert DEFAULT.text(innocent) == innocent
+    assert DEFAULT.text("key=sk-" + "a1B2" * 8) == "key=[redacted:openai-key]"
+
+
 def test_bytes_that_are_no_text() -> None:
     key = SAMPLES["aws-key-id"].encode()
     assert DEFAULT.data(b"\xff\0plain") == b"\xff\0plain"

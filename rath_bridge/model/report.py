@@ -39,9 +39,10 @@ class LossReport:
     losses: tuple[Loss, ...] = ()
     manifest: tuple[ManifestEntry, ...] = ()
 
-    def __bool__(self) -> bool:
-        """True when something was lost."""
-        return bool(self.losses)
+    @property
+    def exact(self) -> bool:
+        """True when nothing was lost."""
+        return not self.losses
 
     def rows(self) -> tuple[list[object], ...]:
         """The manifest as it stands in a ``run`` body: ``[position, chunk, digest]``."""

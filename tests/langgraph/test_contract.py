@@ -127,7 +127,7 @@ def test_a_snapshot_is_read_as_its_state() -> None:
     session = rb.open_store("memory:").create("s").append(*rath_langgraph.decode(snapshot))
     state, report = rath_langgraph.encode(session, as_="state")
     assert state == snapshot.values
-    assert not report
+    assert report.exact
 
 
 def test_the_neutral_parts_say_what_the_message_says() -> None:

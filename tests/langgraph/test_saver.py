@@ -157,16 +157,24 @@ def test_time_travel_leaves_two_heads(store: Store) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_two_runs_on_one_thread_lose_nothing(store_url: str, shared: bool) -> None:
     # langchain-ai/langgraph/issues/7417: with the bundled savers one answer silently disappears
-    barrier = threading.Barrier(2)
+    begin, middle = threading.Barrier(2), threading.Barrier(2)
+
+    class Together(RathSaver):
+        """Both runs have read the thread before either writes."""
+
+        def get_tuple(self, config: Any) -> Any:
+            found = super().get_tuple(config)
+            begin.wait(20)
+            return found
 
     def slow(state: MessagesState) -> dict[str, Any]:
-        barrier.wait(20)
+        middle.wait(20)
         return echo(state)
 
     with rb.open_store(store_url) as opened:
-        first = RathSaver(opened)
-        savers = [first, first] if shared else [first, RathSaver(opened)]
-        chat(echo, checkpointer=first).invoke({"messages": [("user", "base")]}, thread())
+        chat(echo, checkpointer=RathSaver(opened)).invoke({"messages": [("user", "base")]}, thread())
+        first = Together(opened)
+        savers = [first, first] if shared else [first, Together(opened)]
         apps = [chat(slow, checkpointer=saver) for saver in savers]
         work = [
             threading.Thread(target=lambda app=app, i=i: app.invoke({"messages": [("user", f"q{i}")]}, thread()))

@@ -117,3 +117,25 @@ def test_the_same_message_seen_twice_is_shown_once() -> None:
     assert [m.text for m in again.messages()] == ["yes", "yes"]
     edited = again.append(draft(Message(role="user", parts=(TextPart("Yes!"),), replaces=again[-1].id)))
     assert [m.text for m in edited.messages()] == ["Yes!", "yes"]
+
+
+def test_a_call_that_is_carried_out_in_a_later_run_is_one_call() -> None:
+    """A call waits for an approval; the resumed run carries it out and does not ask again."""
+    ask = Message(role="assistant", parts=(ToolCallPart("c9", "delete_file", {"path": "/x"}),))
+    answer = Message(role="tool", parts=(ToolCallResponsePart("c9", "deleted"),))
+    start = rb.open_store("memory:").create("s").append(
+        draft(Run(phase="begin", name="first"), run="a"), draft(ask, run="a"), draft(Run(phase="end", name="first"), run="a"),
+        draft(Run(phase="begin", name="resumed"), run="b"),
+    )  # fmt: skip
+    assert [call.status for call in start.calls()] == ["pending"]
+    by_message = start.append(draft(answer, run="b"))
+    observed = start.append(draft(ToolCall(name="delete_file", call_id="c9"), run="b"), on_conflict="branch").append(
+        draft(ToolResult(name="delete_file", call_id="c9", result="deleted"), run="b"), draft(answer, run="b")
+    )
+    for session in (by_message, observed):
+        (call,) = session.calls()
+        assert (call.scope, call.status) == ("a", "ok")
+        assert not session.pending()
+        assert not session.fsck()
+    other = start.append(draft(ask, run="b"), draft(ToolResult(name="delete_file", call_id="c9"), run="b"))
+    assert [call.status for call in other.calls()] == ["pending", "ok"], "a run that asks itself means its own call"

@@ -157,7 +157,8 @@ class Call:
 def calls(chunks: Sequence[Chunk]) -> list[Call]:
     """Pair calls with results along a line (law 8), in order of first appearance.
 
-    Ids are scoped by top-level run, and an id that is used again after its call was closed is another call.
+    Ids are scoped by top-level run, and an id that is used again after its call was closed is another call. A call that was asked
+    for in one run and left open, and is carried out in a later one that did not ask for it (an approval, a resumed run), is one call.
     """
     roots = top_runs(chunks)
     found: list[Call] = []
@@ -175,6 +176,9 @@ def calls(chunks: Sequence[Chunk]) -> list[Call]:
     def last(chunk: Chunk, call_id: str) -> Call | None:
         return latest.get((roots.get(chunk.run, chunk.run) if chunk.run else "", call_id))
 
+    def left_open(call_id: str) -> Call | None:
+        return next((call for call in reversed(found) if call.call_id == call_id and call.status == "pending"), None)
+
     for chunk in chunks:
         if chunk.kind not in ("message", "tool_call", "tool_result") or chunk.body_bytes is None:
             continue
@@ -188,7 +192,7 @@ def calls(chunks: Sequence[Chunk]) -> list[Call]:
                     call = see(chunk, part.id, part.name, fresh=call is not None and call.asked is not None)
                     call.asked = chunk.id
                 elif isinstance(part, ToolCallResponsePart) and part.id is not None:
-                    call = last(chunk, part.id)
+                    call = last(chunk, part.id) or left_open(part.id)
                     if call is not None and call.answered is None:
                         call.answered = chunk.id
                         if call.status == "pending":
@@ -203,7 +207,24 @@ def calls(chunks: Sequence[Chunk]) -> list[Call]:
                 call.extra.append(chunk.id)
             else:
                 call.result, call.status = chunk.id, body.status
-    return found
+    return _resumed(found)
+
+
+def _resumed(found: list[Call]) -> list[Call]:
+    """Join each call that was carried out where nobody asked for it to the open one that asked, in an earlier run."""
+    asking: dict[tuple[str, str], Call] = {}
+    kept: list[Call] = []
+    for call in found:
+        before = asking.get((call.call_id, call.name))
+        if call.asked is None and before is not None and before.scope != call.scope and before.status == "pending":
+            before.started = before.started or call.started
+            before.result, before.answered, before.status = call.result, call.answered, call.status
+            before.extra += call.extra
+            continue
+        if call.asked is not None:
+            asking[call.call_id, call.name] = call
+        kept.append(call)
+    return kept
 
 
 def pending(chunks: Sequence[Chunk]) -> tuple[Call, ...]:

@@ -48,8 +48,8 @@ def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
             tx, {n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)}, numbers
         )
         segmented = [name for name in segmented if name not in ready]
-    for level in sorted({data[1] for data in nodes.values()}):
-        wave = sorted(name for name, data in nodes.items() if data[1] == level)
+    for rank in sorted({_rank(data) for data in nodes.values()}):
+        wave = sorted(name for name, data in nodes.items() if _rank(data) == rank)
         _insert(tx, {name: rows.write_node(nodes[name], numbers) for name in wave}, numbers)
 
 
@@ -60,7 +60,7 @@ def _hex(raw: Sequence[bytes]) -> list[Digest]:
 def _is_whole_node(data: bytes, batch: Mapping[Digest, bytes], numbers: Mapping[Digest, int]) -> bool:
     """A node all of whose children are at hand; bytes that only look like one are kept as they are.
 
-    A node names only nodes of the level below, or items: anything else would not be rebuilt in order.
+    A node names items, or nodes that are written before it: anything else would not be rebuilt in order.
     """
     if not rows.is_node(data):
         return False
@@ -69,9 +69,14 @@ def _is_whole_node(data: bytes, batch: Mapping[Digest, bytes], numbers: Mapping[
         return False
     for name in _hex(names):
         child = batch.get(name)
-        if name not in numbers and (child is None or (rows.is_node(child) and child[1] >= data[1])):
+        if name not in numbers and (child is None or (rows.is_node(child) and _rank(child) >= _rank(data))):
             return False
     return True
+
+
+def _rank(node: bytes) -> tuple[bool, int]:
+    """Order of writing: lists from the leaves up, then maps, which name the roots of lists."""
+    return node[:1] == b"M", node[1]
 
 
 def _known(tx: Tx, names: Sequence[Digest]) -> dict[Digest, int]:

@@ -445,13 +445,10 @@ RESERVED: Final = frozenset({"nonce", "native"})
 
 _FIELDS: Final = {cls: tuple((f.name, f.metadata) for f in fields(cls)) for cls in KINDS.values()}
 _EMPTY: Final = {
-    cls: frozenset(f.name for f in fields(cls) if f.default == () or f.default_factory is not MISSING)
-    for cls in KINDS.values()
+    cls: frozenset(f.name for f in fields(cls) if f.default == () or f.default_factory is not MISSING) for cls in KINDS.values()
 }
 """Fields that are left out when empty (in a free field such as ``arguments``, an empty value is a value)."""
-_READ: Final = {
-    cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names), _EMPTY[cls]) for cls in KINDS.values()
-}
+_READ: Final = {cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names), _EMPTY[cls]) for cls in KINDS.values()}
 """How `body_fields` reads a body: names, all values at once, and what to leave out when empty."""
 _TUPLES: Final = {cls: frozenset(f.name for f in fields(cls) if str(f.type).startswith("tuple")) for cls in KINDS.values()}
 

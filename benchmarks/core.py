@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import rath_bridge as rb
 from benchmarks.table import Row, fsync_time, micro, once, per_call, size_of, workspace
@@ -56,7 +57,8 @@ def _openrath(length: int) -> tuple[float, float]:
     from rath.session.chunk import ChunkRow, ChunkTable
 
     session = Session.from_user_message("hello")
-    row = ChunkRow("user", {"content": "hello"})
+    kind: Any = "user"
+    row = ChunkRow(kind, {"content": "hello"})
     session.chunk_table = ChunkTable(tuple(row for _ in range(length)))
     append = per_call(lambda _: session.chunk_table.extend(row), 200)
     return append, per_call(lambda _: session.fork(), 200)

@@ -20,8 +20,7 @@ class OutsideNetworkError(RuntimeError):
 
     def __init__(self, event: str, host: str) -> None:
         super().__init__(
-            f"{event} to {host!r}: tests talk to this machine only; "
-            "use a scripted model, a stdio server or a server on 127.0.0.1"
+            f"{event} to {host!r}: tests talk to this machine only; use a scripted model, a stdio server or a server on 127.0.0.1"
         )
         self.event = event
         self.host = host

@@ -37,9 +37,7 @@ def find_binaries() -> Path | None:
 def run_server(binaries: Path) -> Generator[str]:
     """Run a server on 127.0.0.1 and yield its superuser's URL; stop it and remove its files at the end."""
     account = _unprivileged_account()
-    home = Path(
-        tempfile.mkdtemp(prefix="rath-pg-", dir="/tmp")
-    )  # a socket's path has 107 bytes, so not $TMPDIR
+    home = Path(tempfile.mkdtemp(prefix="rath-pg-", dir="/tmp"))  # a socket's path has 107 bytes, so not $TMPDIR
     password = secrets.token_hex(16)
     (home / "password").write_text(password)
     if account:

@@ -14,12 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ADAPTERS = {
-    "langgraph": "rath_langgraph",
-    "openai_agents": "rath_openai_agents",
-    "autogen": "rath_autogen",
-    "mcp": "rath_mcp",
-}
+ADAPTERS = {"langgraph": "rath_langgraph", "openai_agents": "rath_openai_agents", "autogen": "rath_autogen", "mcp": "rath_mcp"}
 PACKAGES = ["rath_bridge", *ADAPTERS.values()]
 FRAMEWORKS = ["langgraph", "langchain_core", "agents", "openai", "autogen_core", "autogen_agentchat", "mcp"]
 
@@ -77,9 +72,5 @@ def test_committed_files_name_no_index_and_no_machine() -> None:
         if not path.is_file():
             continue
         for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
-            found += [
-                f"{name}:{number}: {hit[0]}"
-                for hit in (INDEX_HOST.search(line), MACHINE_PATH.search(line))
-                if hit
-            ]
+            found += [f"{name}:{number}: {hit[0]}" for hit in (INDEX_HOST.search(line), MACHINE_PATH.search(line)) if hit]
     assert found == []

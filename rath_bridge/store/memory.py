@@ -96,10 +96,10 @@ class MemoryBackend:
         self, session: str, branch: str | None, drafts: Sequence[Draft], parents: tuple[Digest, ...], reason: str
     ) -> Appended:
         rows, last, written = self._add(drafts, [self._need(name) for name in parents], None)
-        if last is None:  # every draft stood already
-            last = rows[-1]
+        if last is None:  # every draft stands already: there is nothing that a new ref could be the tip of
+            raise ConflictError(Ref(session, branch or "race", "", 0).name, None, rows[-1].id)
         name = branch or f"race-{last.id[:8]}"
-        self._tips[session, name] = _Tip(last, last.line.rows[-1] is last, [RefMove(now(), None, last.id, reason)])
+        self._tips[session, name] = _Tip(last, True, [RefMove(now(), None, last.id, reason)])
         return self._appended(session, name, last, rows, written)
 
     def _appended(self, session: str, branch: str, tip: _Row, rows: list[_Row], written: int) -> Appended:

@@ -160,7 +160,8 @@ class Backend(Reader, Protocol):
             reason: For the reflog.
 
         Raises:
-            ConflictError: The ref has moved and ``on_conflict`` is ``raise``.
+            ConflictError: The ref has moved and ``on_conflict`` is ``raise``; or a ref was to be created, and all drafts stand
+                under their ``once`` keys already.
             NameInUseError: ``head`` is None and the ref exists.
             MissingSessionError: ``head`` is given and there is no such ref.
             MissingChunkError: A parent is not in the store.

@@ -149,6 +149,8 @@ class SqlBackend(ABC):
         terms: Mapping[str, int],
     ) -> Appended:  # fmt: skip
         last, chunks, written = self._add(tx, drafts, self._parents(tx, parents), None, terms)
+        if not written:  # every draft stands already: there is nothing that a new ref could be the tip of
+            raise ConflictError(Ref(session, branch or "race", "", 0).name, None, chunks[-1].id)
         tail = written[-1]
         name = branch or f"race-{tail.id[:8]}"
         self._put_ref(tx, session, name, last, tail.id, _generation(tail), terms[reason])

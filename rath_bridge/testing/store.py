@@ -438,6 +438,13 @@ class StoreContract:
         elsewhere = begin(backend, "other")
         assert backend.append("other", "main", [note("a", once=key)], head=elsewhere.ref.head).written == 0
 
+    def test_a_ref_needs_a_chunk_of_its_own(self, backend: Backend) -> None:
+        key = Key("made", "1", "", "turn-1")
+        first = backend.append("s", "main", [note("a", once=key)], head=begin(backend).ref.head)
+        with pytest.raises(ConflictError):
+            backend.append("s", "other", [note("a", once=key)], head=None, parents=[first.ref.head])
+        assert backend.ref("s", "other") is None
+
     def test_once_in_one_batch(self, backend: Backend) -> None:
         key = Key("made", "1", "", "k")
         done = backend.append("s", "main", [start(), note("a", once=key), note("b", once=key), note("c")], head=None)

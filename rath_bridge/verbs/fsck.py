@@ -97,6 +97,7 @@ class _Check:
         stretch = self._pairing.stretch()
         events: list[CallEvent] = []
         targets: dict[Digest, tuple[Digest, str]] = {}
+        renamed: set[Digest] = set()
         expected: Digest | None = head
         child: Chunk | None = None
         joined: tuple[int, int] | None = None
@@ -130,6 +131,7 @@ class _Check:
                     references.append((chunk, place, list(_references(body))))
                     events += reversed(call_events(chunk, body))
                     _targets(chunk, body, place, targets)
+                    renamed |= _renamed(chunk, body)
                 self.seen[chunk.id] = stretch
                 todo += [(parent, f"{where}[{position}], merged") for parent in chunk.parents[1:]]
                 if position and not chunk.parents:
@@ -143,7 +145,7 @@ class _Check:
         for event, first in self._pairing.feed(stretch, reversed(events)):
             yield Finding(event.chunk, f"a second result of call {event.id!r}: {first} answered it", f"{where}[{event.position}]")
         for target, (source, place) in targets.items():
-            if target not in self.seen and not self._exists(target):
+            if target not in self.seen and target not in renamed and not self._exists(target):
                 yield Finding(target, f"chunk {source} refers to it, but it does not exist", place)
 
     def _page(self, head: Digest, start: int, stop: int) -> tuple[dict[int, Chunk], dict[int, str]]:
@@ -264,6 +266,12 @@ def _targets(chunk: Chunk, body: Any, place: str, targets: dict[Digest, tuple[Di
         for name in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if isinstance(name, str):
                 targets.setdefault(name, (chunk.id, place))
+
+
+def _renamed(chunk: Chunk, body: Any) -> set[Digest]:
+    """Old digests under which the bodies of a detached line name chunks of their own line."""
+    value: Any = cast("dict[str, Any]", body).get("renamed") if chunk.kind == "session" and type(body) is dict else None
+    return set(cast("dict[str, Any]", value)) if isinstance(value, dict) else set()
 
 
 def _raw(chunk: Chunk, place: str) -> Iterator[Finding]:

@@ -217,8 +217,8 @@ def test_erased_content_is_named_and_cannot_be_compared() -> None:
     from dataclasses import replace
 
     from rath_bridge.cli.comparing import INCOMPARABLE, status_of
-    from rath_bridge.cli.summary import summary
     from rath_bridge.verbs.diff import Change, Diff
+    from rath_bridge.verbs.words import summary
 
     chunk = rb.open_store("memory:").create("s").append(rb.message("user", "secret"))[-1]
     erased = replace(chunk, body_bytes=None, erased_digest=chunk.body_digest)
@@ -231,9 +231,9 @@ def test_erased_content_is_named_and_cannot_be_compared() -> None:
 
 
 def test_every_kind_has_its_words() -> None:
-    from rath_bridge.cli.summary import body_words
     from rath_bridge.model import kinds
     from rath_bridge.model.parts import BlobPart, FilePart, GenericPart, ReasoningPart, ToolCallResponsePart, UriPart
+    from rath_bridge.verbs.words import body_words
 
     parts = (ReasoningPart("hm"), ToolCallResponsePart("c", [1]), BlobPart("image", b"x" * 2000, "image/png"), FilePart("image", "f1"),
              UriPart("audio", "https://a.b"), GenericPart("server_tool_call"))  # fmt: skip

@@ -14,9 +14,9 @@ import typer
 from rath_bridge import plugins
 from rath_bridge.cli import surroundings
 from rath_bridge.cli.face import AsJson, Face, verb
-from rath_bridge.cli.inert import inert, one_line
 from rath_bridge.cli.versions import satisfies
 from rath_bridge.errors import ConflictError
+from rath_bridge.verbs.inert import inert, one_line
 from tests.cli_store import run
 
 

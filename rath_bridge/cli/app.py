@@ -11,9 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from rath_bridge.cli.face import NoColor, StoreUrl, console, verb
-from rath_bridge.cli.inert import inert
 from rath_bridge.cli.offered import offered_command, offered_names
 from rath_bridge.errors import RathError
+from rath_bridge.verbs.inert import inert
 
 USAGE: Final = 2
 FAILED: Final = 4
@@ -137,12 +137,12 @@ def rath_bridge(
 
 
 def _register() -> None:
-    from rath_bridge.cli import branching, checking, comparing, graphing, listing, looking, packets, surroundings
+    from rath_bridge.cli import branching, checking, comparing, exchange, graphing, listing, looking, packets, surroundings
 
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
         "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
-        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify,
+        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "import": exchange.import_, "export": exchange.export,
         "adapters": surroundings.adapters, "doctor": surroundings.doctor,
     }  # fmt: skip
     for name, function in verbs.items():

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
-from rath_bridge.cli.inert import inert
 from rath_bridge.cli.naming import find_chunk
-from rath_bridge.cli.summary import body_words
 from rath_bridge.model.chunk import Draft
 from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import body_of
 from rath_bridge.session import Session
+from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.merge import plan_merge
+from rath_bridge.verbs.words import body_words
 
 
 def fork(

@@ -9,11 +9,11 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, quoted, table
-from rath_bridge.cli.inert import inert
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, is_digest
 from rath_bridge.verbs.fsck import Finding
 from rath_bridge.verbs.fsck import fsck as check
+from rath_bridge.verbs.inert import inert
 
 CORRUPT: Final = 3
 

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
-from rath_bridge.cli.inert import inert, one_line
-from rath_bridge.cli.summary import style_of, summary, value_words
+from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import DecodeError, ErasedError, MissingObjectError, RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
 from rath_bridge.verbs.diff import ABSENT, Change, Diff
+from rath_bridge.verbs.inert import inert, one_line
+from rath_bridge.verbs.words import summary, value_words
 
 DIFFER: Final = 1
 NOT_FOUND: Final = 1

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
-from rath_bridge.cli.inert import inert
 from rath_bridge.cli.naming import label
 from rath_bridge.cli.pieces import Piece, condense
 from rath_bridge.cli.rails import ASCII, UNICODE, Row, draw, order
-from rath_bridge.cli.summary import summary
 from rath_bridge.model.chunk import format_time
 from rath_bridge.store.protocol import Reader
+from rath_bridge.verbs.inert import inert
+from rath_bridge.verbs.words import summary
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 

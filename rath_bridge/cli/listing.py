@@ -13,15 +13,16 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
-from rath_bridge.cli.inert import inert, one_line
 from rath_bridge.cli.naming import label
 from rath_bridge.cli.runs import RunNames, runs_named
-from rath_bridge.cli.summary import style_of, summary
+from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
+from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.log import LogEntry
 from rath_bridge.verbs.transcript import pending
+from rath_bridge.verbs.words import summary
 
 _BUDGET: Final = 20_000
 """Chunks that ``ls`` reads in all, to tell frameworks and pending calls."""

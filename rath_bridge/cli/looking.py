@@ -12,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face
-from rath_bridge.cli.inert import inert
-from rath_bridge.cli.jsonable import jsonable
 from rath_bridge.cli.naming import find_chunk
 from rath_bridge.cli.runs import RunNames
-from rath_bridge.cli.summary import size, style_of
+from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import ErasedError, RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
+from rath_bridge.verbs.inert import inert
+from rath_bridge.verbs.jsonable import jsonable
+from rath_bridge.verbs.words import size
 
 
 def show(

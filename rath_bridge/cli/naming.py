@@ -6,10 +6,10 @@ import re
 from typing import Final
 
 from rath_bridge.cli.face import Face
-from rath_bridge.cli.inert import inert
 from rath_bridge.errors import MissingChunkError, NotFoundError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.session import Session, resolve
+from rath_bridge.verbs.inert import inert
 
 _NUMBERED: Final = re.compile(r"(.*):(-?[0-9]+)\Z", re.DOTALL)
 _HEX: Final = re.compile(r"[0-9a-fA-F]{4,64}\Z")

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from rath_bridge.cli.checking import CORRUPT, HeadOption, counted, known_head, print_findings, verdict
 from rath_bridge.cli.face import AsJson, Face, quoted, table
-from rath_bridge.cli.inert import inert
-from rath_bridge.cli.summary import size
 from rath_bridge.evidence import PacketReport, export_packet, verify_packet
+from rath_bridge.verbs.inert import inert
+from rath_bridge.verbs.words import size
 
 
 def packet(

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from rath_bridge import __version__
 from rath_bridge.cli.face import AsJson, Face, sqlite_path, table, without_password
-from rath_bridge.cli.inert import inert, one_line
 from rath_bridge.cli.offered import has_commands
 from rath_bridge.cli.versions import satisfies
 from rath_bridge.errors import RathError
 from rath_bridge.plugins import adapters as installed_adapters
 from rath_bridge.plugins import broken_adapters
 from rath_bridge.store import DEFAULT_URL
+from rath_bridge.verbs.inert import inert, one_line
 
 BROKEN: Final = 1
 

@@ -7,22 +7,12 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.cli.inert import inert, one_line
-from rath_bridge.cli.jsonable import jsonable
 from rath_bridge.errors import RathError
 from rath_bridge.model import kinds, parts
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.encoding import BlobRef, TreeRef
-
-STYLED: Final = frozenset({
-    "message", "inference", "tool_call", "tool_result", "session", "merge", "run", "handoff", "route", "note", "approval", "error",
-    "gap", "redaction",
-})  # fmt: skip
-
-
-def style_of(chunk: Chunk) -> str:
-    """Return the theme's style for a chunk's kind."""
-    return f"kind.{chunk.kind}" if chunk.kind in STYLED else "kind.other"
+from rath_bridge.verbs.inert import inert, one_line
+from rath_bridge.verbs.jsonable import jsonable
 
 
 def summary(chunk: Chunk) -> str:

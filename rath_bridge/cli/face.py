@@ -103,6 +103,18 @@ class Face:
             self._store = open_store(address)
         return self._store
 
+    def made_store(self, dry_run: bool = False) -> Store:
+        """The store, made where there is none yet: for verbs that bring sessions in.
+
+        Args:
+            dry_run: Nothing will be written: a store that is not there stays so, and an empty one in memory is its stand-in.
+        """
+        if self._store is None:
+            address = self.url or os.environ.get("RATH_BRIDGE_STORE") or DEFAULT_URL
+            path = sqlite_path(address)
+            self._store = open_store("memory:" if dry_run and path is not None and not path.exists() else address)
+        return self._store
+
     def session(self, name: str) -> Session:
         """Open ``session`` or ``session@branch``; a miss names what comes nearest.
 

@@ -1,0 +1,158 @@
+"""``import`` and ``export``: sessions from other tools' files, and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from glob import glob
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from rath_bridge.cli.checking import counted
+from rath_bridge.cli.face import AsJson, Face, NameArgument, table
+from rath_bridge.errors import MissingObjectError, RathError
+from rath_bridge.interchange import format_named
+from rath_bridge.interchange.importing import Imported, import_document
+from rath_bridge.interchange.reading import read
+from rath_bridge.session import Store
+from rath_bridge.verbs.inert import inert
+
+INTERRUPTED: Final = 130
+_READABLE: Final = (".json", ".jsonl", ".ndjson")
+
+
+def import_(
+    face: Face,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="Files, patterns or directories; - reads stdin.", show_default=False)
+    ],
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FORMAT", help="Format of the files; found by their content otherwise.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Session to make, where there is one document.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make sessions from other tools' files; the same file twice changes nothing.
+
+    Each file is one transaction: what an interrupt leaves undone is done by the same command again. Files that cannot be read are named,
+    and the others are imported all the same; the status is then that of the first of them.
+    """
+    if from_ is not None:
+        format_named(from_)
+    files = _expanded(sources)
+    store = face.made_store(dry_run)
+    done: list[Imported] = []
+    faults: list[tuple[str, RathError | OSError]] = []
+    stopped = False
+    with face.progress("importing", len(files)) as progress:
+        try:
+            for number, file in enumerate(files, 1):
+                try:
+                    done += _one(store, file, from_, name, dry_run)
+                except (RathError, OSError) as error:
+                    faults.append((file, error))
+                progress(number)
+        except KeyboardInterrupt:
+            stopped = True
+    _told(face, done, faults, as_json=as_json, dry_run=dry_run)
+    if stopped:
+        face.err.print(f"rath-bridge: interrupted after {counted(len(done), 'session')}: the same command goes on from there")
+        return INTERRUPTED
+    return next((error.exit_status if isinstance(error, RathError) else 2 for _, error in faults), 0)
+
+
+def _one(store: Store, file: str, from_: str | None, name: str | None, dry_run: bool) -> Iterator[Imported]:
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    label = "stdin" if file == "-" else os.path.basename(file)
+    for document in read(data, label, from_):
+        yield import_document(store, document, name=name, dry_run=dry_run)
+
+
+def _expanded(sources: Sequence[str]) -> list[str]:
+    """Files in the order in which they were named: patterns that no shell has expanded, and what stands in directories."""
+    found: list[str] = []
+    for source in sources:
+        path = Path(source)
+        if source != "-" and path.is_dir():
+            found += [str(file) for file in sorted(path.rglob("*")) if file.suffix in _READABLE and file.is_file()]
+        elif source != "-" and any(char in source for char in "*?[") and not path.exists():
+            matches = sorted(glob(source, recursive=True))
+            if not matches:
+                raise typer.BadParameter(f"no file fits {source!r}: check the pattern")
+            found += matches
+        else:
+            found.append(source)
+    return list(dict.fromkeys(found))
+
+
+def _told(
+    face: Face, done: Sequence[Imported], faults: Sequence[tuple[str, RathError | OSError]], *, as_json: bool, dry_run: bool
+) -> None:
+    if as_json:
+        rows = [asdict(one) for one in done]
+        errors = [{"source": file, "error": _problem(error)} for file, error in faults]
+        hints = face.next(*(f"show {one.session}" for one in done[:1]))
+        face.json({"imported": rows, "failed": errors, "dry_run": dry_run, "next_actions": hints})
+        return
+    listing = table("SESSION", "STATUS", "CHUNKS", "FORMAT", "SOURCE", right=("CHUNKS",))
+    for one in done:
+        status = one.status + (f", last line cut ({one.torn} bytes)" if one.torn else "")
+        listing.add_row(
+            Text(inert(one.session), "ref"), status, str(one.chunks), one.format, Text(inert(one.source), "dim")
+        )  # fmt: skip
+    if done:
+        face.show(listing)
+    for file, error in faults:
+        problem = _problem(error)
+        where = "" if os.path.basename(file) in problem else f"{file}: "
+        face.err.print(f"rath-bridge: {inert(where + problem)}", style="bad", soft_wrap=True)
+    new = sum(one.status != "unchanged" for one in done)
+    facts = [f"{counted(new, 'session')} {'would be ' if dry_run else ''}imported", f"{len(done) - new} unchanged"]
+    face.line((", ".join([*facts, *([f"{len(faults)} failed"] if faults else [])]), "dim"))
+
+
+def _problem(error: RathError | OSError) -> str:
+    return str(error) if isinstance(error, RathError) else str(error.strerror or error)
+
+
+def export(
+    face: Face,
+    name: NameArgument,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="File to write; stdout otherwise.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that stands there.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Status 1 where the format could not hold everything.")] = False,
+) -> int:
+    """Write a session in another tool's format; what the format cannot hold is named on stderr."""
+    session = face.session(name)
+    one = format_named(to)
+    try:
+        native, report = one.encode(session)
+    except MissingObjectError as error:
+        raise MissingObjectError(error.digest, f"{session.name} cannot be written whole") from error
+    data = one.dumps(native)
+    if out is None:
+        face.write(data)
+    else:
+        with out.open("wb" if force else "xb") as file:
+            file.write(data)
+    for loss in report.losses:
+        where = f"{(loss.chunk or '-')[:12]} {loss.path}"
+        face.err.print(Text.assemble(("lost  ", "warn"), (inert(where), "id"), f"  {inert(loss.what)}"), soft_wrap=True)
+    if report.losses:
+        many = "1 thing was" if len(report.losses) == 1 else f"{len(report.losses)} things were"
+        face.err.print(Text(f"{many} lost; all else is there", "dim"))
+    return 1 if strict and report.losses else 0

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import AmbiguousDigestError, InvalidNameError, MissingChunkError, MissingSessionError, NameInUseError
-from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.model.chunk import Chunk, Draft, draft, draft_of
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.kinds import Message, Placement, SessionStart, Usage
 from rath_bridge.model.parts import Part, TextPart
@@ -232,7 +232,7 @@ class Session:
         point = self.head if at is None else self._point(at)
         name = check_name(self.session if session is None else session)
         branch = check_name("main" if branch is None else branch, "branch")
-        start = draft(SessionStart(op="fork", name=name, branch=branch, of=self.name))
+        start = draft_of("session", {"op": "fork", "name": name, "branch": branch, "of": self.name})
         done = self.store.backend.append(name, branch, [start], head=None, parents=(point,), reason="fork")
         return self._at(done.ref)
 

@@ -14,13 +14,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from os import urandom
 from time import time_ns
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
-from rath_bridge.model.digests import Digest, digest, is_digest, new_nonce
+from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
@@ -120,14 +123,51 @@ def draft(
         EncodeError: A value cannot be kept; the error names its path (``body.arguments.x[3]``).
     """
     kind = body.name if isinstance(body, Unknown) else body.kind
-    values = body_fields(body)
+    return draft_of(
+        kind, body_fields(body), run=run, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once,
+        nonce=nonce,
+    )  # fmt: skip
+
+
+def draft_of(
+    kind: str,
+    values: dict[str, Any],
+    *,
+    run: str | None = None,
+    origin: Mapping[str, str] | None = None,
+    span: SpanContext | None = None,
+    at: int | None = None,
+    native: Native | None = None,
+    objects: Mapping[Digest, bytes] | None = None,
+    keys: Sequence[Key] = (),
+    once: Key | None = None,
+    nonce: str | None = None,
+) -> Draft:
+    """Encode the fields of a body into a draft: `draft` for who has them as a map already (it is changed).
+
+    Args:
+        kind: Of the body.
+        values: Its fields, absent ones left out.
+        run: This and what follows: as for `draft`.
+        origin: ...
+        span: ...
+        at: ...
+        native: ...
+        objects: ...
+        keys: ...
+        once: ...
+        nonce: ...
+
+    Raises:
+        EncodeError: A value cannot be kept; the error names its path.
+    """
     if kind not in KINDS:
         if not _KIND.match(kind):
             raise EncodeError("kind", repr(kind), "use lowercase letters, digits, dots and underscores")
         if not RESERVED.isdisjoint(values):
             raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
-    values["nonce"] = nonce or new_nonce()
+    values["nonce"] = nonce or urandom(16).hex()
     escaped = escape(values, blobs)
     if "$rath" in escaped:
         raise EncodeError("body", "a field whose name is no plain text", "fields of a body are named by text other than '$rath'")
@@ -146,8 +186,8 @@ def draft(
     return Draft(
         kind=kind,
         body=data,
-        body_digest=digest(data),
-        objects=blobs,
+        body_digest=sha256(data).hexdigest(),
+        objects=blobs or _NONE,
         at=now() if at is None else _moment(at),
         run=run if run is None or _PLAIN.match(run) else _text(run),
         origin=_origin(origin) if origin else None,
@@ -155,6 +195,10 @@ def draft(
         keys=tuple(keys) if keys else (),
         once=once,
     )
+
+
+_NONE: Final[Mapping[Digest, bytes]] = MappingProxyType({})
+"""Most drafts bring no objects: one empty map serves them all."""
 
 
 def _moment(at: int) -> int:

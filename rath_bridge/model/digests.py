@@ -22,11 +22,6 @@ def is_digest(text: object) -> bool:
     return isinstance(text, str) and _DIGEST.match(text) is not None
 
 
-def new_nonce() -> str:
-    """Return 16 random bytes in hex: keeps erased short answers from being guessed."""
-    return urandom(16).hex()
-
-
 def new_id(size: int = 8) -> str:
     """Return a random id of ``size`` bytes in hex (8 for spans and runs, 16 for traces)."""
     return urandom(size).hex()

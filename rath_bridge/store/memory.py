@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from threading import RLock
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from rath_bridge.errors import ConflictError, MissingChunkError, MissingObjectError, MissingSessionError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
+from rath_bridge.store import forking
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
 _Scope = tuple[str, str, str]
@@ -53,11 +55,13 @@ class MemoryBackend:
     def __init__(self) -> None:
         self.url = f"memory:{next(_numbers)}"
         self._lock = RLock()
+        self._rested = False
         self._rows: dict[Digest, _Row] = {}
         self._tips: dict[tuple[str, str], _Tip] = {}
         self._objects: dict[Digest, bytes] = {}
         self._keys: dict[_Scope, dict[tuple[str, str], Digest]] = {}
         self._order: dict[_Scope, list[tuple[str, str]]] = {}
+        forking.register(self)
 
     # ---------------------------------------------------------------- write
 
@@ -103,7 +107,10 @@ class MemoryBackend:
         return self._appended(session, name, last, rows, written)
 
     def _appended(self, session: str, branch: str, tip: _Row, rows: list[_Row], written: int) -> Appended:
-        return Appended(Ref(session, branch, tip.id, tip.position), written, lambda: tuple(map(self._chunk, rows)))
+        return Appended(Ref(session, branch, tip.id, tip.position), written, partial(self._build, rows))
+
+    def _build(self, rows: list[_Row]) -> tuple[Chunk, ...]:
+        return tuple(map(self._chunk, rows))
 
     def _need(self, name: Digest) -> _Row:
         found = self._rows.get(name)
@@ -187,6 +194,17 @@ class MemoryBackend:
                     del self._keys[scope], self._order[scope]
             return dropped
 
+    def before_fork(self) -> None:
+        """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""
+        self._rested = self._lock.acquire(timeout=forking.WAIT)
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on."""
+        if self._rested:
+            self._lock.release()
+        elif child:
+            self._lock = RLock()
+
     def close(self) -> None:
         """Nothing to release."""
 
@@ -234,7 +252,8 @@ class MemoryBackend:
             yield from line.rows[first:stop_at]
 
     def find(self, prefix: str) -> list[Digest]:
-        return sorted(name for name in self._rows if name.startswith(prefix))[:10]
+        with self._lock:
+            return sorted(name for name in self._rows if name.startswith(prefix))[:10]
 
     def objects(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
         try:

@@ -120,7 +120,7 @@ class Recorder:
         self.store, self.name = session.store, session.name
         self._session: Session | None = session
         self._limit = spool
-        self._queue: deque[Draft] = deque()
+        self._queue: deque[Draft | Callable[[], Draft]] = deque()
         self._lost = 0
         self._down_until = 0.0
         self._last_error: Exception | None = None
@@ -190,18 +190,19 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
             self._fault(f"cannot keep a {body.kind} chunk: {error}", error)
             return None
-        with self._gate:
-            full = len(self._queue) >= self._limit
-            if full:
-                self._lost += 1
-            else:
-                self._queue.append(item)
-        if full:
-            if self._lost == 1:
-                _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self.name)
-            return None
-        self._start()
-        return item
+        return item if self._enqueue(item) else None
+
+    def defer(self, make: Callable[[], Draft]) -> None:
+        """Queue a chunk that is built by the background writer, off the user's thread; a failure is a counted gap.
+
+        Args:
+            make: Builds the draft (with `draft`), on another thread and later: it must hold copies of what may change, and
+                look at nothing ambient.
+
+        Raises:
+            RecorderError: It failed, and this recorder is ``strict`` (which builds at once).
+        """
+        self._enqueue(self._made(make) if self.strict else make)
 
     def draft(
         self,
@@ -385,6 +386,29 @@ class Recorder:
 
     # ---------------------------------------------------------------- inside
 
+    def _enqueue(self, item: Draft | Callable[[], Draft]) -> bool:
+        with self._gate:
+            full = len(self._queue) >= self._limit
+            if full:
+                self._lost += 1
+            else:
+                self._queue.append(item)
+        if full:
+            if self._lost == 1:
+                _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self.name)
+            return False
+        self._start()
+        return True
+
+    def _made(self, make: Callable[[], Draft]) -> Draft:
+        try:
+            return make()
+        except Exception as error:
+            if self.strict:
+                raise RecorderError(f"cannot keep a chunk: {error}") from error
+            _log.warning("rath_bridge: a chunk of %s could not be kept: %s", self.name, _describe(error))
+            return draft(Gap(count=1, reason=f"a chunk could not be kept: {type(error).__name__}"))
+
     def _start(self) -> None:
         if self.closed:  # what outlives the recorder (a connection, a late task) is written at once
             self.flush()
@@ -426,7 +450,12 @@ class Recorder:
     def _send(self, *, raise_errors: bool) -> bool:
         """Write what is queued now; on failure keep it, and say so once."""
         with self._gate:
-            batch = list(self._queue)
+            waiting = list(self._queue)
+        batch: list[Draft] = []
+        for index, item in enumerate(waiting):  # made once: after a failure, the same draft is sent again
+            batch.append(item if isinstance(item, Draft) else self._made(item))
+            if batch[index] is not item:
+                self._queue[index] = batch[index]
         try:
             # After a failure, the last attempt may have been committed although its answer was lost.
             fresh = self._not_yet_standing(batch) if self._retrying else batch

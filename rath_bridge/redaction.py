@@ -91,7 +91,11 @@ class Redactor:
 
     def _wanted(self, text: str) -> Iterator[Rule]:
         folded = text.casefold()
-        return (rule for rule in self.rules if not rule.anchors or any(anchor in folded for anchor in rule.anchors))
+        for rule in self.rules:
+            for anchor in rule.anchors or ("",):
+                if anchor in folded:
+                    yield rule
+                    break
 
     def suspects(self, data: bytes) -> bool:
         """Tell in a moment whether encoded bytes may hold a secret; only then is the value itself walked through."""

@@ -18,9 +18,9 @@ import pytest
 import rath_bridge as rb
 from rath_bridge import recorder as recording
 from rath_bridge.errors import RecorderError, StoreUnavailableError
-from rath_bridge.model.chunk import Chunk, Key, draft
+from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import digest
-from rath_bridge.model.kinds import Approval, Inference, Message, Note, Run, Span, ToolCall, ToolResult, Usage
+from rath_bridge.model.kinds import Approval, Gap, Inference, Message, Note, Run, Span, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart, ToolCallResponsePart
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.redaction import Redactor
@@ -540,3 +540,22 @@ def test_hooks_that_come_in_pairs() -> None:
     recorder.end(run)
     recorder.close()
     recorder.close()
+
+
+def test_a_deferred_chunk_is_built_once_and_stands_in_its_place(store: Store) -> None:
+    made: list[str] = []
+
+    with rb.record(store, "s") as recorder:
+
+        def make() -> Draft:
+            made.append("now")
+            return recorder.draft(Note(text="deferred"))
+
+        recorder.emit(Note(text="before"))
+        recorder.defer(make)
+        recorder.emit(Note(text="behind"))
+        recorder.defer(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    bodies = [chunk.body for chunk in store.session("s")]
+    assert [body.text for body in bodies if isinstance(body, Note)] == ["before", "deferred", "behind"]
+    assert [body.count for body in bodies if isinstance(body, Gap)] == [1]
+    assert made == ["now"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from rath_bridge.model.kinds import Span as SpanBody
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run, enter, leave, structure_only
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.decode import origin
+from rath_openai_agents.faults import micros
 from rath_openai_agents.inference import Call
 from rath_openai_agents.items import FRAMEWORK, plain
 
@@ -31,27 +33,15 @@ _HEX: Final = re.compile(r"[0-9a-f]{32}\Z")
 Tokens = tuple[Token["Recorder | None"], Token["RunHandle | None"]]
 
 
-@dataclass(slots=True, eq=False)
 class Node:
-    """A span that has begun."""
+    """A span that has begun. Most spans use few of these, so what is unset stands in the class: making one is quick."""
 
-    span: Span[Any] | None
-    """The live span; None for the trace itself."""
-    parent: Node | None
-    kind: str
-    run: RunHandle
-    """The nearest run."""
-    talk: Conversation
-    context: SpanContext
-    """OpenTelemetry ids."""
-    began: int
-    """Microseconds since 1970."""
     finished: int | None = None
     agent: str | None = None
     turn: int | None = None
-    owns: bool = False
+    owns = False
     """It began ``run``."""
-    late: bool = False
+    late = False
     """Its start was not seen."""
     tokens: Tokens | None = None
     raised: BaseException | None = None
@@ -59,23 +49,54 @@ class Node:
     failed: tuple[str, str | None] | None = None
     """How a run inside it failed: status and error."""
     # what others have seen of it
-    observed: bool = False
+    observed = False
     """A recording model wrote this model call."""
     call_id: str | None = None
-    started: bool = False
+    started = False
     """Hooks saw the tool start ..."""
-    ended: bool = False
+    ended = False
     """... and end."""
     # a turn's own
-    functions: list[Node] = field(default_factory=list["Node"])
+    functions: list[Node] | None = None
     held: Call | None = None
     """A model call without usage, until the turn tells it."""
-    counted: bool = False
+    counted = False
     """A model call of this turn is on record, with usage."""
     inner: Usage | None = None
     """Tokens of agents used as tools inside this turn."""
-    turns: int = 0
+    turns = 0
     """Turns of an agent that have ended."""
+
+    def __init__(self, span: Span[Any] | None, parent: Node | None, kind: str, run: RunHandle, talk: Conversation) -> None:
+        """Note a beginning.
+
+        Args:
+            span: The live span; None for the trace itself.
+            parent: The node above.
+            kind: The span's type.
+            run: The nearest run.
+            talk: The transcript that it belongs to.
+        """
+        self.span, self.parent, self.kind, self.run, self.talk = span, parent, kind, run, talk
+
+    @property
+    def context(self) -> SpanContext:
+        """OpenTelemetry ids; the same from whatever thread they are first asked for."""
+        found = self.__dict__.get("ids")
+        if found is not None:
+            return found
+        above = self.parent.context if self.parent is not None else self.run.span
+        made = SpanContext(above.trace_id, new_id(8), above.span_id) if self.parent is not None else above
+        return self.__dict__.setdefault("ids", made)
+
+    @context.setter
+    def context(self, ids: SpanContext) -> None:
+        self.__dict__["ids"] = ids
+
+    @property
+    def began(self) -> int:
+        """Microseconds since 1970."""
+        return (micros(self.span.started_at) if self.span is not None else None) or now()
 
 
 class Book:
@@ -128,9 +149,19 @@ class Book:
             objects=objects,
         )
 
-    def enqueue(self, body: Body, node: Node, at: int | None = None) -> None:
-        """As `emit`, where nothing comes of it."""
-        self.emit(body, node, at=at)
+    def later(self, make: Callable[[], Body], node: Node, at: str | None = None) -> None:
+        """As `emit`, built by the recorder's own thread: ``make`` holds copies of what the user's code may still change.
+
+        Args:
+            make: Builds the body.
+            node: Where it belongs.
+            at: The span's own time, in ISO form.
+        """
+        self.recorder.defer(partial(self._made, make, node, node.run, at))
+
+    def _made(self, make: Callable[[], Body], node: Node, run: RunHandle, at: str | None) -> Draft:
+        body = make() if self.content else structure_only(make())
+        return self.recorder.draft(body, run=run, origin=origin(), span=node.context, at=micros(at))
 
     # ---------------------------------------------------------------- runs
 
@@ -165,10 +196,10 @@ class Book:
                     self.end(node, "abandoned", None, None)
                 elif node.span is not None:
                     kind = node.span.span_data.type
-                    self.enqueue(SpanBody(name=kind, status="abandoned", attributes={"span_id": node.span.span_id}), node)
+                    self.emit(SpanBody(name=kind, status="abandoned", attributes={"span_id": node.span.span_id}), node)
             self.nodes.clear()
             if self.adopted:
-                self.enqueue(SpanBody(name="trace", attributes={"trace_id": self.trace_id, **self.attributes}), self.root)
+                self.emit(SpanBody(name="trace", attributes={"trace_id": self.trace_id, **self.attributes}), self.root)
             else:
                 found, error = self.root.failed or ("ok", None)
                 self.recorder.end(self.root.run, status or found, error=error, origin=origin())
@@ -247,7 +278,7 @@ def open_book(trace: Trace, recorder: Recorder, *, owned: bool, content: bool, l
                 keys=[Key(FRAMEWORK, group, "trace", native_id)],
             )  # fmt: skip
             talk = Conversation(recorder, run)
-        root = Node(None, None, "trace", run, talk, run.span, now())
+        root = Node(None, None, "trace", run, talk)
         book = Book(recorder, owned=owned, content=content, trace_id=trace.trace_id, root=root, adopted=inside, attributes=kept)
         _books.setdefault(trace.trace_id, []).append(book)
         return book, True

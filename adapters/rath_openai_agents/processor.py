@@ -64,19 +64,25 @@ class RathTracingProcessor(TracingProcessor):
 
     def on_span_start(self, span: Span[Any]) -> None:
         """Note that a span has begun."""
-        for book in self._books(span):
-            with guard(book.recorder, f"the start of a {span.span_data.type} span", strict=self._strict):
+        for book in self._open.get(span.trace_id) or self._books(span):
+            try:
                 spans.start(book, span)
+            except Exception:
+                with guard(book.recorder, f"the start of a {span.span_data.type} span", strict=self._strict):
+                    raise
 
     def on_span_end(self, span: Span[Any]) -> None:
         """Write what a span became."""
-        found = self._books(span)
+        found = self._open.get(span.trace_id) or self._books(span)
         for book in found:
-            with guard(book.recorder, f"a {span.span_data.type} span", strict=self._strict):
+            try:
                 spans.end(book, span)
                 if book.resumed and not book.nodes:
                     self._take(span.trace_id)
                     self._close(book)
+            except Exception:
+                with guard(book.recorder, f"a {span.span_data.type} span", strict=self._strict):
+                    raise
         if not found:
             with guard(None, f"a {span.span_data.type} span that ended after its trace", strict=self._strict):
                 self._after_the_end(span)

@@ -10,12 +10,11 @@ import sys
 from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from agents.tracing import Span
 
-from rath_bridge.model.chunk import SpanContext, now
-from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Guardrail, ToolCall, ToolResult
 from rath_bridge.model.kinds import Span as SpanBody
 from rath_bridge.recorder import Recorder
@@ -35,21 +34,28 @@ def start(book: Book, span: Span[Any], *, late: bool = False) -> None:
             return
         data = span.span_data
         above = (book.nodes.get(span.parent_id) if span.parent_id else None) or book.root
-        context = SpanContext(above.context.trace_id, new_id(8), above.context.span_id)
-        began = micros(span.started_at) or now()
-        node = Node(span, above, data.type, above.run, above.talk, context, began, agent=above.agent, turn=above.turn, late=late)
-        node.raised = sys.exc_info()[1]
+        kind = data.type
+        node = Node(span, above, kind, above.run, above.talk)
+        raised = sys.exc_info()[1]
+        if above.agent is not None:
+            node.agent, node.turn = above.agent, above.turn
+        if raised is not None:
+            node.raised = raised
+        if late:
+            node.late = True
         book.nodes[span.span_id] = node
-        if data.type == "task":
+        if kind == "custom":
+            return
+        if kind == "task":
             _start_task(book, node, span)
-        elif data.type == "agent":
+        elif kind == "agent":
             node.agent, node.turn = data.name, None
             book.begin(node, data.name, "agent", span.span_id)
-        elif data.type == "turn":
+        elif kind == "turn":
             node.turn = data.turn
-        elif data.type == "function":
-            above.functions.append(node)
-        elif data.type in ("response", "generation"):
+        elif kind == "function":
+            above.functions = [*(above.functions or ()), node]
+        elif kind in ("response", "generation"):
             node.observed = observed.get() is not None
 
 
@@ -73,6 +79,9 @@ def end(book: Book, span: Span[Any]) -> None:
             start(book, span, late=True)
         node = book.nodes.pop(span.span_id)
         book.done.add(span.span_id)
+        if node.kind == "custom":
+            _other(book, node, span)
+            return
         node.finished = micros(span.ended_at)
         _ENDS.get(node.kind, _other)(book, node, span)
 
@@ -304,7 +313,7 @@ def _start_function(book: Book, node: Node, span: Span[Any]) -> None:
 
 def _pair(node: Node) -> None:
     """Give call ids to this function span and those that began before it, in the order in which the model asked."""
-    siblings = node.parent.functions if node.parent is not None else [node]
+    siblings = (node.parent.functions if node.parent is not None else None) or [node]
     for one in siblings:
         if one.call_id is None and not one.started and one.span is not None:
             data = one.span.span_data
@@ -337,34 +346,60 @@ def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
 
 
 def _other(book: Book, node: Node, span: Span[Any]) -> None:
-    """Keep a span of any other type with all its attributes."""
+    """Keep a span of any other type with all its attributes: copied now, written up by the recorder's thread."""
     status, error = _failure(book, node, span)
-    body = _kept(span, status, _seconds(node), _marks(node, span, error=error))
-    book.emit(body, node, at=node.finished)
+    times = span.started_at, span.ended_at
+    ids = span.span_id, span.parent_id
+    book.later(partial(_written_up, node.kind, _attributes(span.span_data), status, error, ids, times, node.late), node, times[1])
+
+
+def _written_up(
+    kind: str, about: dict[str, Any], status: str, error: str | None, ids: tuple[str, str | None],
+    times: tuple[str | None, str | None], is_late: bool,
+) -> SpanBody:  # fmt: skip
+    marks: dict[str, Any] = {"span_id": ids[0]}
+    if ids[1] is not None:
+        marks["parent_id"] = ids[1]
+    if error is not None:
+        marks["error"] = error
+    if is_late:
+        marks["late"] = True
+    began, ended = micros(times[0]), micros(times[1])
+    return _kept(kind, about, status, None if began is None or ended is None else (ended - began) / 1e6, marks)
 
 
 def late(recorder: Recorder, span: Span[Any], *, content: bool) -> None:
     """Keep a span that ended after its trace: marked, with all its attributes."""
     marks = {"trace_id": span.trace_id, "span_id": span.span_id, "parent_id": span.parent_id, "late": True}
     error = error_text(span.error)
-    body = _kept(span, "error" if error else "ok", None, {**marks, "error": error})
+    body = _kept(
+        str(span.span_data.type), _attributes(span.span_data), "error" if error else "ok", None, {**marks, "error": error}
+    )
     write(recorder, body, content=content, at=micros(span.ended_at))
 
 
-def _kept(span: Span[Any], status: str, duration: float | None, marks: dict[str, Any]) -> SpanBody:
-    data = span.span_data
-    about = {name: plain(value) for name, value in _attributes(data).items() if value is not None}
-    kind = str(data.type)
+def _kept(kind: str, about: dict[str, Any], status: str, duration: float | None, marks: dict[str, Any]) -> SpanBody:
+    name = str(about.pop("name", kind)) if kind == "custom" else kind
     return SpanBody(
-        name=str(about.pop("name", kind)) if kind == "custom" else kind, status=status, duration=duration,
-        attributes={**marks, "type": kind, **about}, scope="openai_agents",
-    )  # fmt: skip
+        name=name, status=status, duration=duration, attributes={**marks, "type": kind, **about}, scope="openai_agents"
+    )
+
+
+_names: Final[dict[type[Any], tuple[str, ...]]] = {}
 
 
 def _attributes(data: Any) -> dict[str, Any]:
-    names = [name for cls in type(data).__mro__ for name in getattr(cls, "__slots__", ())]
-    found = {name: getattr(data, name, None) for name in names if not name.startswith("_")}
-    found.update({name: value for name, value in getattr(data, "__dict__", {}).items() if not name.startswith("_")})
+    """Copy what a span's data holds, as JSON values."""
+    kind: type[Any] = type(data)  # pyright: ignore[reportUnknownVariableType]
+    names = _names.get(kind)
+    if names is None:
+        slots = [name for cls in kind.__mro__ for name in getattr(cls, "__slots__", ())]
+        names = _names[kind] = tuple(name for name in slots if not name.startswith("_"))
+    found = {name: plain(value) for name in names if (value := getattr(data, name, None)) is not None}
+    more: dict[str, Any] = getattr(data, "__dict__", None) or {}
+    for name, value in more.items():
+        if not name.startswith("_") and value is not None:
+            found[name] = plain(value)
     return found
 
 

@@ -360,3 +360,31 @@ async def test_what_the_run_withholds_is_visible(store: rb.Store, kind: str) -> 
     assert [i.attributes["content"] for i in bodies(s, "inference")] == ["withheld", "withheld"]
     assert [c.attributes["content"] for c in bodies(s, "tool_call")] == ["withheld"]
     assert all(b"Oslo" not in (c.body_bytes or b"") for c in s)
+
+
+async def test_a_span_s_values_are_those_of_its_end(store: rb.Store) -> None:
+    """Spans are written up by the recorder's thread: what the user's code changes afterwards changes nothing."""
+    watch(store)
+    data = {"rows": [1, 2], "where": {"id": "a"}}
+    with trace("t", group_id="g"), custom_span("query", data):
+        pass
+    data["rows"].append(3)  # type: ignore[attr-defined]
+    data["where"]["id"] = "b"  # type: ignore[index]
+    (kept,) = [body for body in bodies(session(store), "span") if body.name == "query"]
+    assert kept.attributes["data"] == {"rows": [1, 2], "where": {"id": "a"}}
+    assert kept.duration is not None
+
+
+async def test_span_that_cannot_be_written_up_is_a_counted_gap(store: rb.Store) -> None:
+    watch(store)
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    with trace("t", group_id="g"):
+        with custom_span("deep", {"value": deep}):
+            pass
+        with custom_span("query", {"rows": 1}):
+            pass
+    s = whole(session(store))
+    assert [gap.count for gap in bodies(s, "gap")] == [1]
+    assert [body.name for body in bodies(s, "span")] == ["query"]

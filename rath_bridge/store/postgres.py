@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreUnavailableError
 from rath_bridge.model.chunk import Key
-from rath_bridge.store import schema
+from rath_bridge.store import forking, schema
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.sql import SqlBackend, Tx
 
@@ -91,6 +91,7 @@ class PostgresBackend(SqlBackend):
         self._lock = Lock()
         self._gates = [Lock() for _ in range(64)]
         self._closed = False
+        forking.register(self)
         try:
             self._prepare()
         except RathError:
@@ -115,6 +116,14 @@ class PostgresBackend(SqlBackend):
                     )  # fmt: skip
                     self._pools[pid] = pool
         return pool
+
+    def before_fork(self) -> None:
+        """Nothing to wait for: a child opens connections of its own."""
+
+    def after_fork(self, *, child: bool) -> None:
+        """A child does not wait for locks that the parent's threads held."""
+        if child:
+            self._lock, self._gates = Lock(), [Lock() for _ in self._gates]
 
     def _reachable(self) -> None:
         """Fail at once and with the server's own words; a pool would go on trying in the background."""

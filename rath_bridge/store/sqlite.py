@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Final
 
 from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreAddressError, StoreUnavailableError
-from rath_bridge.store import schema
+from rath_bridge.store import forking, schema
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.sql import SqlBackend, Tx
 
@@ -19,6 +19,9 @@ _BUSY: Final = 30.0
 """Seconds to wait for another process."""
 _IN: Final = 500
 """Values in one IN list."""
+_creating: Final = RLock()
+"""Closing any handle of a file drops all locks that this process has on it (POSIX), SQLite's too: so a file is opened by us only
+where it is new, and nobody else of this process meanwhile."""
 
 
 class _Tx:
@@ -80,6 +83,9 @@ class SqliteBackend(SqlBackend):
         self._links: tuple[_Link, _Link] | None = None
         self._inherited: list[object] = []
         self._open_lock = RLock()
+        self._held: list[RLock] = []
+        self._file = (0, 0)
+        forking.register(self)
         self._touch()
         self._prepare()
 
@@ -88,9 +94,16 @@ class SqliteBackend(SqlBackend):
     def _touch(self) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
-            raise StoreUnavailableError(self.url, str(error)) from error
+            with _creating:
+                try:
+                    os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                except FileExistsError:
+                    if not self.path.is_file():
+                        raise StoreUnavailableError(self.url, "it is not a file") from None
+                    if not os.access(self.path, os.R_OK | os.W_OK):
+                        raise StoreUnavailableError(self.url, "the file may not be read and written") from None
+        except (OSError, ValueError) as error:
+            raise error if isinstance(error, StoreUnavailableError) else StoreUnavailableError(self.url, str(error)) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
@@ -104,13 +117,42 @@ class SqliteBackend(SqlBackend):
         links = self._links
         if links is None or self._pid != os.getpid():
             with self._open_lock:
+                if self._closed:
+                    raise StoreUnavailableError(self.url, "it was closed")
                 if self._links is None or self._pid != os.getpid():
-                    if self._links is not None:  # closing a parent's connection in a child would drop the parent's locks
+                    if self._links is not None:  # in a transaction when the process was forked: the parent's, not ours
                         self._inherited.append(self._links)
                     self._links = (_Link(self._connect()), _Link(self._connect()))
-                    self._pid = os.getpid()
+                    self._pid, self._file = os.getpid(), _identity(self.path)
                 links = self._links
+        if _identity(self.path) != self._file:
+            raise StoreUnavailableError(self.url, "its file was removed or replaced after it was opened; open the store again")
         return links[index]
+
+    def before_fork(self) -> None:
+        """Wait until no thread is in a transaction."""
+        for lock in (self._open_lock, *(link.lock for link in self._links or ())):
+            if lock.acquire(timeout=forking.WAIT):
+                self._held.append(lock)
+
+    def after_fork(self, *, child: bool) -> None:
+        """A child closes what it inherited before it opens connections of its own.
+
+        SQLite's locks belong to the process that took them, but it believes that a child has them, too: then the next one
+        to close the file would delete the log that the child still writes to.
+        """
+        held, self._held = self._held, []
+        if child and self._links is not None:
+            for link in self._links:
+                if link.lock in held and not link.connection.in_transaction:
+                    link.connection.close()
+                else:
+                    self._inherited.append(link)
+            self._links = None
+        for lock in reversed(held):
+            lock.release()
+        if child:
+            self._open_lock = RLock()
 
     @contextmanager
     def writing(self) -> Generator[Tx]:
@@ -145,18 +187,23 @@ class SqliteBackend(SqlBackend):
         try:
             yield
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # a table or a column that should be there is not
+                raise CorruptStoreError(self.url, str(error)) from error
             raise StoreUnavailableError(self.url, str(error)) from error
+        except (sqlite3.ProgrammingError, sqlite3.DataError) as error:  # closed meanwhile; larger than SQLite can hold
+            raise StoreUnavailableError(self.url, "it was closed" if self._closed else str(error)) from error
         except sqlite3.DatabaseError as error:
             raise CorruptStoreError(self.url, str(error)) from error
 
     def close(self) -> None:
         """Close both connections (in the process that opened them)."""
         with self._open_lock:
+            self._closed = True
             if self._links is not None and self._pid == os.getpid():
                 for link in self._links:
                     with link.lock:
                         link.connection.close()
-            self._links, self._closed = None, True
+            self._links = None
 
     # ---------------------------------------------------------------- format
 
@@ -168,10 +215,16 @@ class SqliteBackend(SqlBackend):
                     return
                 if found > schema.FORMAT:
                     raise NewerFormatError(self.url, found, schema.FORMAT)
-                if found:
-                    self._backup(found)
                 with self.writing() as tx:
-                    self._migrate(tx)
+                    found = tx.all("PRAGMA user_version")[0][0]  # another process may have been faster
+                    if found > schema.FORMAT:
+                        raise NewerFormatError(self.url, found, schema.FORMAT)
+                    if 0 < found < schema.FORMAT:
+                        self._backup(found)
+                    for step in MIGRATIONS[found:]:
+                        step(tx, self.dialect)
+                    tx.run(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+                    tx.run(f"PRAGMA user_version = {schema.FORMAT}")
         except RathError:
             self.close()
             raise
@@ -182,30 +235,46 @@ class SqliteBackend(SqlBackend):
         Raises:
             StoreAddressError: Somebody else's database.
         """
-        link = self._link(1)
-        (mark,) = link.connection.execute("PRAGMA application_id").fetchone()
-        (version,) = link.connection.execute("PRAGMA user_version").fetchone()
-        if mark == schema.APPLICATION_ID:
-            return version
-        if version or link.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-            raise StoreAddressError(self.url, "the file is another program's database; it was left alone")
-        return 0
-
-    def _migrate(self, tx: Tx) -> None:
-        version = self._format_inside(tx)
-        for step in MIGRATIONS[version:]:
-            step(tx, self.dialect)
-        tx.run(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        tx.run(f"PRAGMA user_version = {schema.FORMAT}")
-
-    def _format_inside(self, tx: Tx) -> int:
-        return tx.all("PRAGMA user_version")[0][0]
+        # Read-only, and before anything is set: a file that is not ours, or is newer, is left as it is.
+        look = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", timeout=_BUSY, isolation_level=None, uri=True)
+        try:
+            look.execute("BEGIN")  # one view: somebody else may be making the tables
+            (mark,) = look.execute("PRAGMA application_id").fetchone()
+            (version,) = look.execute("PRAGMA user_version").fetchone()
+            if mark == schema.APPLICATION_ID:
+                return version
+            if version or look.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                raise StoreAddressError(self.url, "the file is another program's database; it was left alone")
+            return 0
+        finally:
+            look.close()
 
     def _backup(self, version: int) -> None:
-        target = self.path.with_name(f"{self.path.name}.backup-format-{version}")
-        os.close(os.open(target, os.O_CREAT | os.O_RDWR, 0o600))
+        """Copy the file as it was committed last; a backup that stands there already is left alone."""
+        number = 0
+        while True:
+            number += 1
+            target = self.path.with_name(f"{self.path.name}.backup-format-{version}{f'-{number}' if number > 1 else ''}")
+            try:
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise StoreUnavailableError(self.url, f"no backup can be made before it is migrated: {error}") from error
         copy = sqlite3.connect(target)
         try:
             self._link(1).connection.backup(copy)
+        except sqlite3.Error as error:
+            target.unlink()
+            raise StoreUnavailableError(self.url, f"no backup can be made before it is migrated: {error}") from error
         finally:
             copy.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (-1, -1)
+    return (found.st_dev, found.st_ino)

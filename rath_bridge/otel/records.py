@@ -1,0 +1,71 @@
+"""A span as a value: what the fold makes of chunks, and what the SDK, OTLP files and metrics take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rath_bridge.model.chunk import SpanContext
+from rath_bridge.model.digests import Digest
+
+SpanKind = Literal["internal", "server", "client", "producer", "consumer"]
+Attributes = Mapping[str, Any]
+"""Texts, booleans, numbers, and lists of one of them: what an OpenTelemetry attribute holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLink:
+    """A causal tie to a span of another line; what it is stands in ``rath.link``."""
+
+    trace_id: str
+    span_id: str
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened at a moment inside a span."""
+
+    name: str
+    at: int
+    """Microseconds since 1970."""
+    attributes: Attributes = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRecord:
+    """One finished span."""
+
+    context: SpanContext
+    """Ids of the envelope; where it has none, made from the chunk's own digest: the same at every export."""
+    name: str
+    kind: SpanKind = "internal"
+    start: int
+    """Microseconds since 1970."""
+    end: int
+    attributes: Attributes
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    error: str | None = None
+    """What went wrong; None is no error (an interrupt or a cancelled run is none)."""
+    chunk: Digest
+    """The chunk that began it."""
+    position: int
+    """Where on the line the chunk stands that ended it."""
+
+
+def attribute(value: Any) -> Any:
+    """Return a value as an attribute holds it; what it cannot hold becomes JSON text."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, bool | int | float):
+        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, list | tuple):
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        kinds: set[Any] = {type(item) for item in items}
+        if len(kinds) <= 1 and kinds <= {str, bool, int, float} and all(attribute(item) == item for item in items):
+            return items
+    from rath_bridge.otel.content import json_text
+
+    return json_text(value)

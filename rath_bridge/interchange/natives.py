@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any, cast
 
 import orjson
@@ -92,6 +93,26 @@ def plain(value: Any) -> Any:
 
         return b64encode(value).decode()
     return str(value)
+
+
+def is_json(value: Any) -> bool:
+    """Tell whether a value is made of JSON values alone, so that `plain` keeps it."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            found = cast("Mapping[Any, Any]", item)
+            if not all(isinstance(k, str) for k in found):
+                return False
+            stack.extend(found.values())
+        elif isinstance(item, list):
+            stack.extend(cast("list[Any]", item))
+        elif isinstance(item, float):
+            if not isfinite(item):
+                return False
+        elif item is not None and not isinstance(item, bool | int | str):
+            return False
+    return True
 
 
 def record(framework: str, version: str, codec: str, value: Any, place: str) -> Native:

@@ -15,14 +15,21 @@ from rath_bridge.plugins import require
 if TYPE_CHECKING:
     from rath_autogen.record import RecordingChatCompletionClient as RecordingChatCompletionClient
     from rath_autogen.runner import wrap as wrap
+    from rath_autogen.saved import load_team_state as load_team_state
+    from rath_autogen.saved import save_team_state as save_team_state
 
 name: Final = "autogen"
 extra: Final = "autogen"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 
-_LAZY: Final = {"RecordingChatCompletionClient": "record", "wrap": "runner"}
+_LAZY: Final = {
+    "RecordingChatCompletionClient": "record", "load_team_state": "saved", "save_team_state": "saved", "wrap": "runner",
+}  # fmt: skip
 
-__all__ = ["SUPPORTED", "RecordingChatCompletionClient", "decode", "encode", "extra", "name", "recognises", "wrap"]
+__all__ = [
+    "SUPPORTED", "RecordingChatCompletionClient", "decode", "encode", "extra", "load_team_state", "name", "recognises",
+    "save_team_state", "wrap",
+]  # fmt: skip
 
 
 def __getattr__(wanted: str) -> Any:

@@ -83,11 +83,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unplain(value: Any) -> Any:
+def unplain(value: Any) -> Any:
+    """Undo what `dump` did to bytes that JSON cannot hold."""
     if isinstance(value, dict):
-        found: dict[str, Any] = {key: _unplain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        found: dict[str, Any] = {key: unplain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
         return b64decode(found[_BYTES]) if found.keys() == {_BYTES} else found
-    return [_unplain(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+    return [unplain(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def to_bytes(data: Any) -> bytes:
@@ -159,7 +160,7 @@ class Registry:
         name = str(data.get("type", ""))
         if name in LLM_TYPES:
             return getattr(self._models, name).model_validate(data), None
-        given = _unplain(dict(data))
+        given = unplain(dict(data))
         own = getattr(self._messages, name, None) if name in CHAT_TYPES | EVENT_TYPES and path is None else None
         if own is not None:
             return own.load(given), None

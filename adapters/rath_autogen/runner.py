@@ -16,6 +16,7 @@ from rath_autogen.guard import guarded
 from rath_autogen.handover import Handover, known, prepare, task_messages
 from rath_autogen.ledger import Ledger, close_ledger, open_ledger
 from rath_autogen.natives import FRAMEWORK
+from rath_autogen.structured import register_structured
 from rath_autogen.transcriber import Transcriber, describe
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
@@ -51,6 +52,7 @@ def wrap(
     """
     if not callable(getattr(runner, "run_stream", None)):
         raise UnsupportedError(f"cannot wrap a {type(runner).__name__}: it has no run_stream; pass an AutoGen agent or team")
+    register_structured(runner)
     return Wrapped(runner, store, session, continues, grace)
 
 
@@ -91,7 +93,7 @@ class Wrapped:
         Messages that the session holds already (``continues``, or a task list that begins with the whole transcript) are not recorded
         again. However the run ends, its chunks stay; calls that were left open are closed ``no_response``.
         """
-        recorder, owned = self._recorder()
+        recorder, owned = self.recorder()
         try:
             given = task_messages(task)
             handover = Handover()
@@ -177,7 +179,7 @@ class Wrapped:
         handoff, any other runner as task messages: what that loses is named in the run's ``attributes.losses``. A team that goes on
         with the session that it left gets only what is new since.
         """
-        recorder, owned = self._recorder(session)
+        recorder, owned = self.recorder(session)
         try:
             since = self._last.position if self._last is not None and _follows(session, self._last) else None
             if since is None and self._used:
@@ -192,7 +194,8 @@ class Wrapped:
             if owned:
                 recorder.close()
 
-    def _recorder(self, session: Session | None = None) -> tuple[Recorder, bool]:
+    def recorder(self, session: Session | None = None) -> tuple[Recorder, bool]:
+        """Where a run from here and now is recorded, and whether the caller must close it."""
         if session is not None:
             return recorder_for(session.store, FRAMEWORK, session=session.name)
         if self._store is None and self._session is None and (ambient := current_recorder()) is not None:

@@ -6,6 +6,7 @@ is new, and loads in one call. An item that still equals a snapshot of its last 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,13 +20,14 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import INLINE_LIMIT
 from rath_bridge.model.trees import Tree, list_tree
+from rath_langgraph.mirror import ATOMS, Loaded, Mirror, OpaqueError, mirror_of, same, snapshot
 
 SMALL: Final = 64
 """Lists whose items are smaller than this on average are kept whole: a digest would cost more than an item."""
 _DEPTH: Final = 16
 _SEEN: Final = 20_000
 """Snapshots that one line keeps; with more, it begins anew."""
-_ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_MIRRORS: Final = 4
 
 
 def is_open(serde: SerializerProtocol) -> bool:
@@ -55,28 +57,34 @@ class Seen:
     """Items of the last lists, by a hint (class, id, text), with a snapshot of what they were when they were encoded."""
 
     known: dict[object, tuple[object, bytes]] = field(default_factory=dict[object, tuple[object, bytes]])
+    mirrors: OrderedDict[bytes, Mirror] = field(default_factory=OrderedDict[bytes, Mirror])
+    """The last lists of messages, by the digest of their root."""
 
     def find(self, item: object) -> bytes | None:
         """Return the digest of an item that is what it was at its last encoding."""
         found = self.known.get(_hint(item))
         if found is None:
             return None
-        old: Any = found[0]
-        if isinstance(item, BaseMessage):
-            same = _unchanged(old[0], item.__dict__) and _same(old[1], item.__pydantic_extra__)
-        else:
-            same = _same(old, item)
-        return found[1] if same else None
+        return found[1] if same(found[0], _content(item)) else None
 
     def remember(self, encoder: Encoder) -> None:
         """Take over what an encoder has encoded, once it is durable."""
         if len(self.known) > _SEEN:
             self.known.clear()
         self.known.update(encoder.snapshots)
+        for root, mirror in encoder.mirrors.items():
+            self.mirror(root, mirror)
 
+    def mirror(self, root: bytes, mirror: Mirror) -> None:
+        """Keep what a list was; the oldest goes."""
+        self.mirrors[root] = mirror
+        while len(self.mirrors) > _MIRRORS:
+            self.mirrors.popitem(last=False)
 
-class _OpaqueError(Exception):
-    """A value whose changes could not be noticed."""
+    def loaded(self, value: Value, items: Sequence[Loaded]) -> None:
+        """Take over a list that was loaded from the store."""
+        if value.digest not in self.mirrors and value.tree is not None:
+            self.mirror(value.digest, mirror_of(value.tree.items, items))
 
 
 def _hint(item: object) -> object:
@@ -87,50 +95,6 @@ def _hint(item: object) -> object:
 
 def _content(item: object) -> object:
     return (item.__dict__, item.__pydantic_extra__) if isinstance(item, BaseMessage) else item
-
-
-def _snapshot(value: Any) -> Any:
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _ATOMS:
-        return value
-    if kind is dict:
-        return {key: _snapshot(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        copies = [_snapshot(item) for item in value]
-        return copies if kind is list else tuple(copies)
-    raise _OpaqueError
-
-
-def _unchanged(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """`_same` for the fields of a model, whose order is fixed; most are atoms or empty, and a thread has thousands of them."""
-    if len(old) != len(new):
-        return False
-    for key, value in new.items():
-        other = old.get(key, old)
-        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind is not type(other):
-            return False
-        if kind in _ATOMS:
-            if value is not other and value != other:
-                return False
-        elif (value or other) and not _same(other, value):
-            return False
-    return True
-
-
-def _same(old: Any, new: Any) -> bool:
-    """Equality that knows 1 from True and sees the order of keys: equal here means equal bytes."""
-    kind: type[Any] = type(new)  # pyright: ignore[reportUnknownVariableType]
-    if type(old) is not kind:
-        return False
-    if kind is dict:
-        return len(old) == len(new) and all(
-            a == b and type(a) is type(b) and ((x is y and type(y) in _ATOMS) or _same(x, y))
-            for (a, x), (b, y) in zip(old.items(), new.items(), strict=True)
-        )
-    if kind is list or kind is tuple:
-        return len(old) == len(new) and all(_same(x, y) for x, y in zip(old, new, strict=True))
-    return kind in _ATOMS and bool(old == new)
 
 
 def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> None:
@@ -146,7 +110,7 @@ def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> Non
             if len(data) >= INLINE_LIMIT:
                 found[digest(data)] = data
         return
-    if kind in _ATOMS or depth > _DEPTH:
+    if kind in ATOMS or depth > _DEPTH:
         return
     parts: Iterable[Any]
     if isinstance(value, Mapping):
@@ -176,6 +140,8 @@ class Encoder:
         """Items encoded here as they were, with their digests: to be remembered once they are durable."""
         self.bytes: dict[bytes, bytes] = {}
         """Bytes of the fresh items by digest."""
+        self.mirrors: dict[bytes, Mirror] = {}
+        """Lists of messages encoded here, by the digest of their root."""
 
     def item(self, item: object) -> bytes:
         """Encode one item of a list; returns its raw digest.
@@ -188,8 +154,8 @@ class Encoder:
             return known
         hint, taken = _hint(item), None
         if hint is not None:
-            with suppress(_OpaqueError):
-                taken = _snapshot(_content(item))
+            with suppress(OpaqueError):
+                taken = snapshot(_content(item))
         written = item if self.clean is None else self.clean(item)
         kind, data = self.serde.dumps_typed([written])
         if kind != "msgpack" or data[:1] != b"\x91":
@@ -197,7 +163,7 @@ class Encoder:
         data = bytes(data[1:])
         name = sha256(data).digest()
         self.bytes[name] = data
-        if taken is not None and _same(taken, _content(item)):  # the graph may have changed it meanwhile, in another thread
+        if taken is not None and same(taken, _content(item)):  # the graph may have changed it meanwhile, in another thread
             self.snapshots[hint] = (taken, name)
         return name
 
@@ -208,17 +174,39 @@ class Encoder:
             self.objects[name.hex()] = data
             long_texts(item if self.clean is None else self.clean(item), self.objects)
 
-    def items(self, values: Sequence[object]) -> list[bytes] | None:
-        """Encode a list by item; None where it is better kept whole."""
+    def items(self, values: Sequence[object], mirror: Mirror | None = None) -> tuple[list[bytes], Mirror | None] | None:
+        """Encode a list by item; None where it is better kept whole.
+
+        Args:
+            values: The list.
+            mirror: What an earlier version of it was: its front costs nothing where it still is.
+
+        Returns:
+            The items' digests, and for a list of messages what it is now.
+        """
         if not self.open or not values:
             return None
+        front = mirror.matches(values) if mirror is not None else 0
+        if mirror is not None and front == len(values) == len(mirror.names):
+            return mirror.names, mirror
+        grown = mirror.front(front) if mirror is not None else Mirror()
         snapshots, data = dict(self.snapshots), dict(self.bytes)
+        messages = True
         try:
-            names = [self.item(value) for value in values]
+            for value in values[front:] if front else values:
+                name = self.item(value)
+                if isinstance(value, BaseMessage):
+                    found = self.snapshots.get(_hint(value)) or self.seen.known.get(_hint(value))
+                    taken: Any = found[0] if found is not None and found[1] == name else (None, None)
+                    grown.add(name, type(value), taken[0], taken[1])
+                else:
+                    messages = False
+                    grown.names.append(name)
         except TypeError:
-            names = []
+            grown = Mirror()
+        names = grown.names
         if names and (isinstance(values[0], BaseMessage) or self._mean(names) >= SMALL):
-            return names
+            return names, grown if messages else None
         self.snapshots, self.bytes = snapshots, data
         return None
 
@@ -230,16 +218,20 @@ class Encoder:
         """Encode a channel's value; with the old one at hand, what it shares costs nothing."""
         if type(value) is list:
             values = cast("list[object]", value)
-            names = self.items(values)
-            if names is not None:
+            made = self.items(values, self.seen.mirrors.get(old.digest) if old is not None else None)
+            if made is not None:
+                names, mirror = made
                 before = old.tree if old else None
-                tree, nodes = list_tree(names, before)
-                self.objects.update(nodes)
-                standing: set[bytes] = set(before.items) if before else set()
-                for item, name in zip(values, names, strict=True):
-                    if name not in standing:
-                        self.keep(item, name)
-                return Value("msgpack", tree.levels[-1][0].digest, tree)
+                if before is not None and (before.items is names or before.items == names):
+                    value = cast(Value, old)
+                else:
+                    tree, nodes = list_tree(names, before)
+                    self.objects.update(nodes)
+                    self._keep_fresh(values, names, before.items if before else ())
+                    value = Value("msgpack", tree.levels[-1][0].digest, tree)
+                if mirror is not None:
+                    self.mirrors[value.digest] = mirror
+                return value
         kind, data = self.serde.dumps_typed(value)
         data = bytes(data)
         name = sha256(data).digest()
@@ -248,6 +240,15 @@ class Encoder:
             if self.open:
                 long_texts(cast(object, value), self.objects)
         return Value(kind, name)
+
+    def _keep_fresh(self, values: Sequence[object], names: Sequence[bytes], standing: Sequence[bytes]) -> None:
+        """Put the items of a list that were encoded just now into the objects."""
+        fresh = self.bytes.keys() - set(standing)
+        if fresh:
+            front = len(standing) if names[: len(standing)] == standing else 0
+            for item, name in zip(values[front:], names[front:], strict=True):
+                if name in fresh:
+                    self.keep(item, name)
 
 
 def join_list(items: Sequence[bytes]) -> bytes:

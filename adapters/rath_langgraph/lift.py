@@ -18,12 +18,14 @@ TRANSCRIPT = "messages"
 """With several message channels, this one alone feeds the transcript."""
 
 
-def message_channel(channels: Mapping[str, Any]) -> str | None:
-    """Return the channel whose value is a list of messages."""
+def message_channel(channels: Mapping[str, Any], known: Callable[[str], bool] = lambda name: False) -> str | None:
+    """Return the channel whose value is a list of messages; ``known`` tells what need not be looked through."""
     found = [
         name
         for name, value in channels.items()
-        if type(value) is list and value and all(isinstance(item, BaseMessage) for item in cast("list[Any]", value))
+        if type(value) is list
+        and value
+        and (known(name) or all(isinstance(item, BaseMessage) for item in cast("list[Any]", value)))
     ]
     return found[0] if len(found) == 1 else TRANSCRIPT if TRANSCRIPT in found else None
 
@@ -46,7 +48,9 @@ class Difference:
     """What a new list says that the old one did not."""
 
     kept: dict[int, int] = field(default_factory=dict[int, int])
-    """New index to the old index of the same message."""
+    """New index to the old index of the same message; empty where the old list is the front of the new one."""
+    appended: bool = False
+    """The old list is the front of the new one."""
     said: list[Said] = field(default_factory=list[Said])
     """In the order in which they are to be written."""
     dropped: list[int] = field(default_factory=list[int])
@@ -56,7 +60,7 @@ class Difference:
 def difference(
     old: Sequence[bytes],
     new: Sequence[bytes],
-    new_ids: Sequence[str | None],
+    ids: Callable[[], Sequence[str | None]],
     old_ids: Callable[[Sequence[int]], Sequence[str | None]],
 ) -> Difference:
     """Compare two lists of item digests.
@@ -64,19 +68,20 @@ def difference(
     Args:
         old: Digests of the parent checkpoint's list.
         new: Digests of this one's.
-        new_ids: LangChain ids of the new messages.
+        ids: Reads the LangChain ids of the new messages.
         old_ids: Reads the LangChain ids of some old messages; called only when something was edited or removed.
     """
     size = len(old)
     if new[:size] == old[:size]:
-        return Difference({i: i for i in range(size)}, [Said(i) for i in range(size, len(new))])
+        return Difference(appended=True, said=[Said(i) for i in range(size, len(new))])
+    new_ids = ids()
     kept = _common(old, new)
     gone = sorted(set(range(size)) - set(kept.values()))
     fresh = [i for i in range(len(new)) if i not in kept]
     edits = _edits(kept, gone, fresh, new_ids, old_ids)
     gone = [i for i in gone if i not in edits.values()]
     placed = {**kept, **edits}
-    found = Difference(kept)
+    found = Difference(kept=kept)
     last_placed = max(placed, default=-1)
     inserted: list[Said] = []
     taken: set[int] = set()
@@ -93,7 +98,7 @@ def difference(
             ahead = next(placed[j] for j in range(i + 1, len(new)) if j in placed)
             room = [j for j in gone if j < ahead and j not in taken]
             if not room:  # in front of everything, in nobody's place: say all of it again
-                return Difference({}, [Said(j) for j in range(len(new))], list(range(size)))
+                return Difference(kept={}, said=[Said(j) for j in range(len(new))], dropped=list(range(size)))
             taken.update(room)
             placed[i] = room[0]
             found.said.append(Said(i, replaces=room[0], stands_for=tuple(room)))

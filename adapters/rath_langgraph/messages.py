@@ -72,7 +72,7 @@ def lift(
     """
     if not encoder.open:
         return Lifted()
-    feed = message_channel(channels)
+    feed = message_channel(channels, lambda name: _is_mirrored(values.get(name), encoder))
     if feed is None:
         feed = old.feed if old is not None and not channels.get(old.feed or "") else None
         if feed is None:
@@ -80,13 +80,18 @@ def lift(
     new = feed_items(values.get(feed))
     before = feed_items(old.state.values.get(feed)) if old is not None else ()
     ids = old.ids if old is not None and old.feed in (None, feed) and len(old.ids) == len(before) else (None,) * len(before)
-    if new == before:
+    if new is before or new == before:
         return Lifted(feed=feed, ids=ids)
     items = cast("list[BaseMessage]", channels.get(feed) or [])
-    found = difference(before, new, ids_of(items), lambda places: _old_ids(encoder, backend, before, places))
+    found = difference(before, new, lambda: ids_of(items), lambda places: _old_ids(encoder, backend, before, places))
     ids = _resolve(ids, found, line, old, encoder, backend, before)
     known = _known(line, items, new, found, before, backend, head, foreign, parents)
     return _drafts(line, feed, items, new, ids, found, known, encoder)
+
+
+def _is_mirrored(value: Value | None, encoder: Encoder) -> bool:
+    """Only lists of messages have mirrors."""
+    return value is not None and (value.digest in encoder.mirrors or value.digest in encoder.seen.mirrors)
 
 
 def _drafts(
@@ -95,7 +100,11 @@ def _drafts(
 ) -> Lifted:  # fmt: skip
     drafts: list[Draft] = []
     places: list[int] = []
-    names: list[Digest | None] = [ids[found.kept[i]] if i in found.kept else known.get(i) for i in range(len(items))]
+    names: list[Digest | None]
+    if found.appended:
+        names = [*ids, *(known.get(i) for i in range(len(ids), len(items)))]
+    else:
+        names = [ids[found.kept[i]] if i in found.kept else known.get(i) for i in range(len(items))]
     for said in found.said:
         if said.place in known:
             continue

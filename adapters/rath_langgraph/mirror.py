@@ -7,7 +7,7 @@ shared with a graph: what may change is copied on the way in and on the way out.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -15,15 +15,21 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
+from pydantic import BaseModel
 
 ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 LIMIT: Final = 64 * 1024 * 1024
 """Encoded bytes of the messages that are kept for copying."""
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
+_VALUES: Final[Callable[[dict[str, Any]], Iterable[Any]]] = dict[str, Any].values
 _CHANGED: Final = object()
 """Stands for a message whose changes could not be noticed: equal to nothing."""
-_set = object.__setattr__
+_new: Any = object.__new__
+_set_fields: Any = BaseModel.__dict__["__dict__"].__set__
+_set_given: Any = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra: Any = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private: Any = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 class OpaqueError(Exception):
@@ -118,7 +124,7 @@ class Mirror:
             fields: list[Any] = list(map(_FIELDS, values))
             extras: list[Any] = list(map(_EXTRA, values))
             size = min(_front(fields, self.fields), _front(classes, self.classes), _front(extras, self.extras))
-        except Exception:  # no messages, or a value in them that cannot be compared
+        except Exception:  # noqa: BLE001 - no messages, or a value in them that cannot be compared
             return 0
         for place, nested in self.deep:
             if place >= size:
@@ -127,7 +133,7 @@ class Mirror:
             if not (all(same(old[key], new[key]) for key in nested) and same(self.extras[place], extras[place])):
                 size = place
                 break
-        kinds = list(map(type, chain.from_iterable(map(dict.values, fields[:size]))))
+        kinds = list(map(type, chain.from_iterable(map(_VALUES, fields[:size]))))
         return size if kinds == self.kinds[: len(kinds)] else 0
 
 
@@ -151,25 +157,29 @@ class Loaded(NamedTuple):
 
     cls: type[BaseMessage]
     fields: dict[str, Any]
-    flat: tuple[str, ...]
+    flat: tuple[tuple[str, type], ...]
     """Fields that are empty lists or dicts."""
     nested: tuple[str, ...]
     given: set[str]
     extra: dict[str, Any] | None
 
-    def fresh(self) -> BaseMessage:
-        """A copy that shares nothing that can change."""
-        made = cast(BaseMessage, self.cls.__new__(self.cls))
-        fields = self.fields.copy()
-        for key in self.flat:
-            fields[key] = fields[key].copy()
-        for key in self.nested:
-            fields[key] = snapshot(fields[key])
-        _set(made, "__dict__", fields)
-        _set(made, "__pydantic_fields_set__", self.given.copy())
-        _set(made, "__pydantic_extra__", snapshot(self.extra) if self.extra else self.extra if self.extra is None else {})
-        _set(made, "__pydantic_private__", None)
-        return made
+
+def fresh(items: Iterable[Loaded]) -> list[BaseMessage]:
+    """Copies that share nothing that can change."""
+    found: list[BaseMessage] = []
+    for cls, old, flat, nested, given, extra in items:
+        made = _new(cls)
+        fields = old.copy()
+        for key, kind in flat:
+            fields[key] = kind()
+        for key in nested:
+            fields[key] = snapshot(old[key])
+        _set_fields(made, fields)
+        _set_given(made, given.copy())
+        _set_extra(made, snapshot(extra) if extra else None if extra is None else {})
+        _set_private(made, None)
+        found.append(made)
+    return found
 
 
 def loaded(message: object) -> Loaded | None:
@@ -183,10 +193,9 @@ def loaded(message: object) -> Loaded | None:
     except OpaqueError:
         return None
     nested = tuple(key for key, value in fields.items() if type(value) not in ATOMS)
-    flat = tuple(key for key in nested if not fields[key] and type(fields[key]) is not tuple)
-    return Loaded(
-        type(message), fields, flat, tuple(key for key in nested if key not in flat), set(message.__pydantic_fields_set__), extra
-    )
+    flat = tuple((key, cast("type[Any]", type(fields[key]))) for key in nested if not fields[key])
+    nested = tuple(key for key in nested if fields[key])
+    return Loaded(type(message), fields, flat, nested, set(message.__pydantic_fields_set__), extra)
 
 
 class Copies:

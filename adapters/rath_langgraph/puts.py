@@ -52,34 +52,32 @@ class Put:
         """
         settle(self.threads.store, self.threads.home(self.line)[0])
         for attempt in range(_ATTEMPTS):
-            where, foreign = self._where()
+            where, foreign = self._where(trust=attempt == 0)
             if where is None:
                 again = self.backend.lookup(self.key)
                 if again is None:
                     return self._fork()
                 return self._again()
             session, branch = where
-            ref = self.backend.ref(session, branch)
-            assert ref is not None
-            if foreign is None:  # somebody wrote between two looks
-                continue
-            drafts, lifted, known, encoder = self._drafts(self.parent, ref.head, foreign)
+            head = self.line.marks[where][0]
+            drafts, lifted, known, encoder = self._drafts(self.parent, head, foreign)
             last = attempt == _ATTEMPTS - 1
             try:
-                done = self.backend.append(
-                    session, branch, drafts, head=self.line.marks[where][0], on_conflict="serialise" if last else "raise"
-                )
+                done = self.backend.append(session, branch, drafts, head=head, on_conflict="serialise" if last else "raise")
             except ConflictError:
                 continue
             return self._stored(done, 0, where, lifted, known, encoder)
         raise AssertionError("unreachable")  # the last attempt serialises
 
-    def _where(self) -> tuple[Where | None, list[Chunk] | None]:
-        """The branch that the parent is the tip of, and what others wrote to it since; None where the put is a fork."""
+    def _where(self, trust: bool) -> tuple[Where | None, list[Chunk]]:
+        """The branch that the parent is the tip of, and what others wrote to it since; None where the put is a fork.
+
+        With ``trust``, a branch is taken to stand where this process left it: the append tells if it does not.
+        """
         line, home = self.line, self.threads.home(self.line)
         if self.parent_id is None:
             if line.tips or line.passed:
-                return None, None
+                return None, []
             where: Where | None = home
         elif self.parent is None:
             where = home  # a parent that is not on record
@@ -88,9 +86,11 @@ class Put:
             if where is not None and where[0] != home[0]:
                 where = home  # the thread goes on in another session
         if where is None:
-            return None, None
-        place = self.threads.store.session(Ref(*where, "", 0).name, create=True)
+            return None, []
         mark = line.marks.get(where)
+        if mark is not None and trust:
+            return where, []
+        place = self.threads.store.session(Ref(*where, "", 0).name, create=True)
         if mark is None:
             start = self._start(where)
         elif mark[0] == place.head:
@@ -104,7 +104,7 @@ class Put:
                 body = cast(Checkpoint, chunk.body)
                 if body.checkpoint_id != self.checkpoint["id"] and body.checkpoint_id is not None:
                     self._pass(where, body.checkpoint_id)
-                    return None, None
+                    return None, []
         return where, foreign
 
     def _start(self, where: Where) -> int:

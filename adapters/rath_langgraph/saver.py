@@ -93,13 +93,11 @@ class RathSaver(BaseCheckpointSaver[Any]):
         thread_id, namespace = _place(config)
         backend = self.store.backend
         wanted = _configurable(config).get("checkpoint_id")
-        if not wanted:
-            newest = backend.scan(FRAMEWORK, thread_id, namespace, sub="", limit=1)
-            if not newest:
-                return None
-            wanted = newest[0][0].key
-        entries = backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted))
-        return self._tuple(thread_id, namespace, entries)
+        if wanted:
+            return self._tuple(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
+        return next(
+            (self._tuple(found, ns, entries) for _, found, ns, entries in self._groups(thread_id, namespace, size=6)), None
+        )
 
     def list(
         self,
@@ -133,7 +131,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
                 yield made
 
     def _groups(
-        self, thread_id: str, namespace: str, before: str | None, exact: str | None, size: int | None
+        self, thread_id: str, namespace: str, before: str | None = None, exact: str | None = None, size: int | None = None
     ) -> Iterator[tuple[str, str, str, list[tuple[Key, Chunk]]]]:
         """Index entries of one namespace, a checkpoint with its tasks at a time, newest first, read in pages."""
         page = size or _PAGE
@@ -166,9 +164,10 @@ class RathSaver(BaseCheckpointSaver[Any]):
             return None
         body, shelf = cast(Checkpoint, chunk.body), self._threads.shelf
         place = f"checkpoint {body.checkpoint_id} of thread {thread_id!r}"
-        state = self._threads.state_of(thread_id, namespace, chunk) or read_state(body, shelf)
+        known, seen = self._threads.state_of(thread_id, namespace, chunk)
+        state = known or read_state(body, shelf)
         rest, metadata = read_metadata(body, self.serde, place)
-        values = load_values(state, self.serde, shelf, place)
+        values = load_values(state, self.serde, shelf, place, self._threads.copies, seen)
         writes = load_writes([c for key, c in entries if key.sub.startswith("w")], self.serde, shelf)
         parent = body.parent_checkpoint_id
         return CheckpointTuple(

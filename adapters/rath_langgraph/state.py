@@ -19,7 +19,8 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
 from rath_bridge.model.kinds import Checkpoint, Task
 from rath_bridge.model.trees import list_tree, map_tree, read_list, read_map
-from rath_langgraph.items import Encoder, Value, join_list
+from rath_langgraph.items import Encoder, Seen, Value, is_open, join_list
+from rath_langgraph.mirror import Copies, Loaded, fresh
 
 Fetch = Callable[[Iterable[Digest]], Mapping[Digest, bytes]]
 
@@ -131,29 +132,70 @@ def read_state(body: Checkpoint, fetch: Fetch) -> State:
     return State(envelope.get("channel_versions") or {}, values)
 
 
-def load_values(state: State, serde: SerializerProtocol, fetch: Fetch, place: str) -> dict[str, Any]:
+def load_values(
+    state: State, serde: SerializerProtocol, fetch: Fetch, place: str, copies: Copies | None = None, seen: Seen | None = None
+) -> dict[str, Any]:
     """Load the values of a state, all bytes in one fetch.
+
+    Args:
+        state: Digests of the values.
+        serde: The saver's.
+        fetch: Reads bytes.
+        place: For errors.
+        copies: Messages that were loaded before: they are copied, not read.
+        seen: Takes over lists of messages, so that a put that follows compares them at little cost.
 
     Raises:
         CorruptStoreError: The serde cannot read what is stored; the error names the channel.
     """
-    wanted = {
-        name
-        for value in state.values.values()
-        if value.type != "null"
-        for name in (value.tree.items if value.tree else (value.digest,))
+    held = {
+        channel: copies.find(value.tree.items)
+        for channel, value in state.values.items()
+        if copies is not None and value.tree is not None and is_open(serde)
     }
-    found = fetch([name.hex() for name in wanted]) if wanted else dict[Digest, bytes]()
+    wanted: set[bytes] = set()
+    for channel, value in state.values.items():
+        if value.tree is None:
+            if value.type != "null":
+                wanted.add(value.digest)
+        elif None in (found := held.get(channel, [None])):
+            wanted.update(name for name, one in zip(value.tree.items, found, strict=False) if one is None)
+            if channel not in held:
+                wanted.update(value.tree.items)
+    stored = fetch([name.hex() for name in wanted]) if wanted else dict[Digest, bytes]()
     values: dict[str, Any] = {}
     for channel, value in state.values.items():
-        if value.type == "null":
-            data = b""
-        elif value.tree is not None:
-            data = join_list([found[name.hex()] for name in value.tree.items])
+        where = f"{place}, channel {channel!r}"
+        if value.tree is None:
+            data = b"" if value.type == "null" else stored[value.digest.hex()]
+            values[channel] = _loads(serde, value.type, data, where)
+        elif channel in held and copies is not None:
+            values[channel] = _listed(value.tree.items, held[channel], serde, stored, copies, where)
+            if seen is not None and value.digest not in seen.mirrors:
+                found = copies.find(value.tree.items)
+                if None not in found:
+                    seen.loaded(value, cast("list[Loaded]", found))
         else:
-            data = found[value.digest.hex()]
-        values[channel] = _loads(serde, value.type, data, f"{place}, channel {channel!r}")
+            values[channel] = _loads(serde, value.type, join_list([stored[name.hex()] for name in value.tree.items]), where)
     return values
+
+
+def _listed(
+    names: Sequence[bytes], held: Sequence[Loaded | None], serde: SerializerProtocol, stored: Mapping[Digest, bytes], copies: Copies,
+    place: str,
+) -> list[Any]:  # fmt: skip
+    """A list whose items are copied where they are at hand, and loaded in one call where they are not."""
+    missing = [i for i, one in enumerate(held) if one is None]
+    if not missing:
+        return fresh(cast("Sequence[Loaded]", held))
+    read = [stored[names[i].hex()] for i in missing]
+    found = cast("list[Any]", _loads(serde, "msgpack", join_list(read), place))
+    for i, data, item in zip(missing, read, found, strict=True):
+        copies.keep(names[i], item, len(data))
+    if len(missing) == len(held):
+        return found
+    copied, rest = iter(fresh(one for one in held if one is not None)), iter(found)
+    return [next(rest if one is None else copied) for one in held]
 
 
 def _loads(serde: SerializerProtocol, kind: str, data: bytes, place: str) -> Any:
@@ -189,8 +231,9 @@ def task_body(
     rows: list[list[Any]] = []
     for position, (channel, value) in enumerate(writes):
         index = WRITES_IDX_MAP.get(channel, position)
-        names = encoder.items(cast("list[object]", value)) if type(value) is list else None
-        if names is not None:
+        made_items = encoder.items(cast("list[object]", value)) if type(value) is list else None
+        if made_items is not None:
+            names = made_items[0]
             for item, name in zip(cast("list[object]", value), names, strict=True):
                 encoder.keep(item, name)
             rows.append([index, channel, LIST, [BlobRef(name.hex(), len(encoder.bytes.get(name, b""))) for name in names]])

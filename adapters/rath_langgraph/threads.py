@@ -20,6 +20,7 @@ from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_
 from rath_bridge.session import Store, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.items import Seen
+from rath_langgraph.mirror import Copies
 from rath_langgraph.neutral import origin
 from rath_langgraph.shelf import Shelf
 from rath_langgraph.state import State, read_state
@@ -89,6 +90,7 @@ class Threads:
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
         self._lock = Lock()
         self.shelf = Shelf(store.backend)
+        self.copies = Copies()
         _all.add(self)
 
     def line(self, thread_id: str, namespace: str) -> Line:
@@ -112,12 +114,14 @@ class Threads:
             for key in [key for key in self._lines if key[0] == thread_id]:
                 del self._lines[key]
         self.shelf.clear()
+        self.copies.clear()
 
     def reset(self) -> None:
         """Start anew in a forked child: a lock may have been held when it was born."""
         self._lock = Lock()
         self._lines = OrderedDict()
         self.shelf.reset()
+        self.copies.clear()
 
     # ---------------------------------------------------------------- session and run
 
@@ -202,12 +206,12 @@ class Threads:
 
     # ---------------------------------------------------------------- checkpoints
 
-    def state_of(self, thread_id: str, namespace: str, chunk: Chunk) -> State | None:
-        """What is known of a checkpoint's digests without reading its trees."""
+    def state_of(self, thread_id: str, namespace: str, chunk: Chunk) -> tuple[State | None, Seen | None]:
+        """What is known of a checkpoint's digests without reading its trees, and what its line has seen."""
         line = self._lines.get((thread_id, namespace))
         if line is None:
-            return None
-        return next((known.state for known in list(line.states.values()) if known.chunk == chunk.id), None)
+            return None, None
+        return next((known.state for known in list(line.states.values()) if known.chunk == chunk.id), None), line.seen
 
     def known(self, line: Line, checkpoint_id: str | None) -> Known | None:
         """A stored checkpoint's digests, from memory or from the store."""

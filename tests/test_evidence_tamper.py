@@ -302,9 +302,9 @@ def test_a_packet_that_was_rebuilt_wholly_is_found_by_a_known_head() -> None:
 
 def test_a_newer_version_may_hold_more() -> None:
     files, _, _ = packet()
-    newer = rewrite(files | {"claims.json": b"{}"}, "manifest.json", lambda value: value.update(version=2))
+    newer = rewrite(files | {"later.json": b"{}"}, "manifest.json", lambda value: value.update(version=3))
     report = check(newer, "zip")
     assert report.findings == ()
-    assert any("claims.json" in note for note in report.notes)
-    assert any("version 2" in note for note in report.notes)
-    assert not check(newer | {"claims.json": b"{ }"}, "zip").ok
+    assert any("later.json" in note for note in report.notes)
+    assert any("version 3" in note for note in report.notes)
+    assert not check(newer | {"later.json": b"{ }"}, "zip").ok

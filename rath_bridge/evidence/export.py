@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,15 @@ from typing import Any, Final
 import orjson
 
 import rath_bridge
-from rath_bridge.errors import CorruptStoreError, NameInUseError, PacketError
+from rath_bridge.errors import CorruptStoreError, MissingChunkError, NameInUseError, PacketError
 from rath_bridge.evidence import layout
+from rath_bridge.evidence.claims import Claim, ClaimError, check_claims, recorded_claim
+from rath_bridge.evidence.coverage import coverage_of
+from rath_bridge.evidence.environment import environment as this_environment
+from rath_bridge.evidence.instructions import commands, verify_md
 from rath_bridge.evidence.order import parents_first
+from rath_bridge.evidence.signing import KeyFile, load_signer, sign, signer_name
+from rath_bridge.evidence.survey import Survey
 from rath_bridge.evidence.writing import LineFile, Sink, packet_at
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest, digest
@@ -31,17 +37,24 @@ def export_packet(
     path: str | os.PathLike[str],
     *,
     overwrite: bool = False,
+    claims: Iterable[Claim] = (),
+    sign_with: Sequence[KeyFile | Any] = (),
+    environment: bool | Mapping[str, Any] = True,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
     """Write one or several sessions, whole, as an evidence packet.
 
     All branches of each session, everything that they descend from, their bodies and all objects behind those go in.
-    Chunks are streamed; the packet appears at its place when it is whole. Equal stores give equal packets.
+    Chunks are streamed; the packet appears at its place when it is whole. Equal stores give equal packets, but for the
+    environment and the signatures.
 
     Args:
         sessions: What to export; any branch stands for its whole session. They may live in several stores.
         path: A directory to create, or an archive where it ends in ``.zip``.
         overwrite: Replace a packet that stands there.
+        claims: What is claimed, beside the claims that the sessions record themselves.
+        sign_with: Files of private Ed25519 keys (OpenSSH or PEM), or keys from `load_signer`; each signs.
+        environment: False leaves the description of this machine out; a map stands in its place.
         progress: Told how many chunks are written.
 
     Returns:
@@ -49,12 +62,17 @@ def export_packet(
 
     Raises:
         PacketExistsError: Something stands there already.
+        ClaimError: A claim has the id of one that a session records.
+        KeyFileError: A file holds no key to sign with.
         NameInUseError: Two stores have a session of the same name.
         CorruptStoreError: The store is damaged; ``rath-bridge fsck`` lists every fault.
     """
     given = [sessions] if isinstance(sessions, Session) else list(sessions)
     if not given:
         raise PacketError("a packet needs at least one session, none was given: pass a Session or several")
+    keys = [load_signer(key) if isinstance(key, str | os.PathLike) else key for key in sign_with]  # pyright: ignore[reportUnknownArgumentType]
+    if len(keys) > layout.MAX_SIGNATURES:
+        raise PacketError(f"a packet takes {layout.MAX_SIGNATURES} signatures, {len(keys)} keys were given: leave some out")
     snapshots = _snapshots(given)
     target = Path(path)
     with packet_at(target, overwrite=overwrite) as sink:
@@ -68,10 +86,14 @@ def export_packet(
                     if progress is not None:
                         progress(chunks.count)
             counts = {"chunks": chunks.count, "bodies": bodies.count}
+        refs = [ref for _, ref, _ in snapshots]
         _document(sink, layout.REFS, {"refs": [_ref(ref, moves) for _, ref, moves in snapshots]})
-        _document(sink, layout.MANIFEST, _manifest([ref for _, ref, _ in snapshots], counts, facts))
-        lines = [f"{sink.sums[name]}  {name}\n" for name in sorted(sink.sums)]
-        sink.add(layout.SUMS, "".join(lines).encode())
+        _document(sink, layout.MANIFEST, _manifest(refs, counts, facts))
+        _documents(sink, snapshots, facts, list(claims), environment, [signer_name(key) for key in keys])
+        sums = "".join(f"{sink.sums[name]}  {name}\n" for name in sorted(sink.sums)).encode()
+        sink.add(layout.SUMS, sums)
+        for number, key in enumerate(keys, 1):
+            sink.add(layout.signature_file(number), sign(sums, key))
     return target
 
 
@@ -101,6 +123,44 @@ class _Facts:
     erased: list[Digest] = field(default_factory=list[Digest])
     absent: set[Digest] = field(default_factory=set[Digest])
     origins: set[str] = field(default_factory=set[str])
+    survey: Survey = field(default_factory=Survey)
+    claims: dict[str, Claim] = field(default_factory=dict[str, Claim])
+    """What the sessions claim themselves."""
+
+
+def _documents(
+    sink: Sink,
+    snapshots: Sequence[tuple[Reader, Ref, list[RefMove]]],
+    facts: _Facts,
+    claims: Sequence[Claim],
+    environment: bool | Mapping[str, Any],
+    signers: Sequence[str],
+) -> None:
+    """Write what is there for readers: coverage, claims, environment, commands and instructions."""
+    heads = {ref.name: ref.head for _, ref, _ in snapshots}
+    ledger = dict(facts.claims)
+    for claim in claims:
+        if ledger.setdefault(claim.id, claim) != claim:
+            raise ClaimError(claim.id, "another claim has this id; give it a name of its own")
+    readers = list({id(reader): reader for reader, _, _ in snapshots}.values())
+
+    def chunk(name: Digest) -> Chunk | None:
+        for reader in readers if name in facts.done else ():
+            try:
+                return reader.chunk(name)
+            except MissingChunkError:
+                continue
+        return None
+
+    verdicts = check_claims(ledger.values(), chunk, facts.survey.tally)
+    coverage = coverage_of(facts.survey, [ref.session for _, ref, _ in snapshots], len(facts.absent))
+    _document(sink, layout.CLAIMS, {"claims": [one.to_json() for one in verdicts]})
+    _document(sink, layout.COMMANDS, commands(heads, coverage, verdicts))
+    told = coverage.to_json()
+    _document(sink, layout.COVERAGE, {key: told[key] for key in ("facts", "holes", "blind_spots", "not_in_packet")})
+    where = this_environment() if environment is True else environment or {}
+    _document(sink, layout.ENVIRONMENT, dict(where))
+    sink.add(layout.INSTRUCTIONS, verify_md(heads, facts.survey.chunks, signers, coverage, verdicts))
 
 
 class _Writer:
@@ -118,6 +178,8 @@ class _Writer:
             self._chunks.write(envelope)
             if chunk.origin is not None:
                 self._facts.origins.add(chunk.origin)
+            self._facts.survey.feed(chunk)
+            self._claim(chunk)
             body = chunk.body_bytes
             if body is None:
                 self._facts.erased.append(chunk.id)
@@ -137,6 +199,14 @@ class _Writer:
             file = f"{'trees' if reached.reference.tree else 'blobs'}/{name}"
             if file not in self._sink.sums:
                 self._sink.add(file, reached.data)
+
+    def _claim(self, chunk: Chunk) -> None:
+        try:
+            claim = recorded_claim(chunk)
+        except ClaimError:  # it only looks like one
+            return
+        if claim is not None:
+            self._facts.claims[claim.id] = claim
 
 
 def _ref(ref: Ref, moves: Iterable[RefMove]) -> dict[str, Any]:

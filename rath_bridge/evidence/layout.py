@@ -6,14 +6,29 @@ import re
 from typing import Final
 
 FORMAT: Final = "rath-bridge-packet"
-VERSION: Final = 1
+VERSION: Final = 2
+"""1 had the first five files and objects; 2 adds what an auditor reads, and signatures."""
 
 CHUNKS: Final = "chunks.jsonl"
 BODIES: Final = "bodies.jsonl"
 REFS: Final = "refs.json"
 MANIFEST: Final = "manifest.json"
 SUMS: Final = "SHA256SUMS"
+CLAIMS: Final = "claims.json"
+COMMANDS: Final = "commands.json"
+COVERAGE: Final = "coverage.json"
+ENVIRONMENT: Final = "environment.json"
+INSTRUCTIONS: Final = "VERIFY.md"
+REPORT: Final = "report.html"
+SPANS: Final = "spans.otlp.jsonl"
 REQUIRED: Final = (CHUNKS, BODIES, REFS, MANIFEST, SUMS)
+ADDED: Final = (CLAIMS, COMMANDS, COVERAGE, ENVIRONMENT, INSTRUCTIONS)
+"""Required from version 2 on."""
+OPTIONAL: Final = (SPANS,)
+
+SIGNATURE: Final = re.compile(r"SHA256SUMS(?:\.([2-9]|[1-9][0-9]))?\.sig\Z")
+"""One file for each signer: ``SHA256SUMS.sig``, ``SHA256SUMS.2.sig`` ..."""
+MAX_SIGNATURES: Final = 99
 
 OBJECT: Final = re.compile(r"(blobs|trees)/([0-9a-f]{64})\Z")
 SUM_LINE: Final = re.compile(rb"([0-9a-f]{64})  ([ -\[\]-~]+)\Z")
@@ -25,6 +40,25 @@ MAX_DOCUMENT: Final = 256 << 20
 """Bytes of ``refs.json``, ``manifest.json`` and ``SHA256SUMS``."""
 MAX_NODE: Final = 16 << 20
 """Bytes of one tree node."""
+MAX_READING: Final = 16 << 20
+"""Bytes of each file that is written for people, and of the claims."""
 MAX_GROWTH: Final = 200
 """How many times larger than the archive its content may be, beyond `FREE_GROWTH` bytes."""
 FREE_GROWTH: Final = 1 << 30
+
+
+def signature_file(number: int) -> str:
+    """Return the name of the n-th signature's file, from 1."""
+    return "SHA256SUMS.sig" if number == 1 else f"SHA256SUMS.{number}.sig"
+
+
+def required(version: int) -> tuple[str, ...]:
+    """Return the names of the files that every packet of a version has."""
+    return REQUIRED if version < 2 else (*REQUIRED, *ADDED)
+
+
+def is_known(name: str, version: int) -> bool:
+    """Tell whether a version of the format has a file of that name."""
+    if name in REQUIRED or OBJECT.match(name) is not None:
+        return True
+    return version >= 2 and (name in ADDED or name in OPTIONAL or SIGNATURE.match(name) is not None)

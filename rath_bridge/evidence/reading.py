@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 from zipfile import ZipFile, ZipInfo
 
-from rath_bridge.evidence.layout import FREE_GROWTH, MAX_GROWTH, OBJECT, REQUIRED
+from rath_bridge.evidence.layout import FREE_GROWTH, MAX_GROWTH
 from rath_bridge.verbs.fsck import Finding
 
 _PLAIN: Final = frozenset(" !#$%&'()+,-.=@[]^_`{}~/").union("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -176,8 +176,3 @@ def read_lines(file: BinaryIO, update: Callable[[bytes], object], limit: int) ->
             update(rest)
         update(rest)
         yield number, None
-
-
-def is_known(name: str) -> bool:
-    """Tell whether this version of the format has a file of that name."""
-    return name in REQUIRED or OBJECT.match(name) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,8 +14,14 @@ import orjson
 
 from rath_bridge.errors import NotFoundError
 from rath_bridge.evidence import layout
+from rath_bridge.evidence.claims import ClaimVerdict
+from rath_bridge.evidence.coverage import Coverage
 from rath_bridge.evidence.history import History
-from rath_bridge.evidence.reading import BUFFER, DirectoryFiles, PacketFiles, ZipFiles, is_known, read_lines, shown
+from rath_bridge.evidence.judging import look_again
+from rath_bridge.evidence.reading import BUFFER, DirectoryFiles, PacketFiles, ZipFiles, read_lines, shown
+from rath_bridge.evidence.signing import MOST as SIGNATURE_BYTES
+from rath_bridge.evidence.signing import KeyFile, Signature, judge, load_keys
+from rath_bridge.evidence.signing import check as check_signature
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.verbs.fsck import Finding
 from rath_bridge.verbs.objects import Reference, check_object
@@ -37,11 +43,28 @@ class PacketReport:
     """Tip of each ref by name."""
     notes: tuple[str, ...] = ()
     """What a reader should know although it is no fault: what was erased or absent, what a newer version added."""
+    signatures: tuple[Signature, ...] = ()
+    """Every signature that it carries; those that do not hold are findings too."""
+    coverage: Coverage | None = None
+    """What the record covers, counted from the chunks; None where they cannot be read."""
+    claims: tuple[ClaimVerdict, ...] = ()
+    """Every claim, looked at again."""
 
     @property
     def ok(self) -> bool:
-        """True when nothing is wrong."""
+        """True when its integrity holds. Coverage and claims are verdicts of their own."""
         return not self.findings
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Integrity, coverage and claims, each in a few words: one says nothing about the others."""
+        lowered = sum(not one.holds for one in self.claims)
+        claims = f"{lowered} of {len(self.claims)} lowered" if lowered else f"{len(self.claims)} stand as they are made"
+        return {
+            "integrity": "holds" if self.ok else f"{len(self.findings)} findings",
+            "coverage": self.coverage.verdict if self.coverage is not None else "unknown",
+            "claims": claims if self.claims else "none",
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -50,22 +73,32 @@ class PacketReport:
             "sessions": list(self.sessions),
             "chunks": self.chunks,
             "heads": dict(self.heads),
+            "verdicts": self.verdicts,
             "notes": list(self.notes),
+            "signatures": [{"file": one.file, "key": one.key, "problem": one.problem} for one in self.signatures],
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "claims": [one.to_json() for one in self.claims],
             "findings": [{"object": f.object, "problem": f.problem, "path": f.path} for f in self.findings],
         }
 
 
 def verify_packet(
-    path: str | os.PathLike[str], *, head: Digest | None = None, progress: Callable[[int], None] | None = None
+    path: str | os.PathLike[str],
+    *,
+    head: Digest | None = None,
+    keys: Sequence[KeyFile] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> PacketReport:
-    """Check a packet by itself: sums, hash chain, bodies, objects, refs, pairing, and that nothing is missing or foreign.
+    """Check a packet by itself: sums, hash chain, bodies, objects, refs, pairing, signatures, and that nothing is missing or foreign.
 
     Whoever rebuilds a packet wholly, sums and digests included, can only be found by something that is known from elsewhere:
-    give ``head`` (law 10).
+    give ``head`` or ``keys`` (law 10). Coverage is counted again, and every claim is looked at again.
 
     Args:
         path: Directory or archive.
         head: Digest of a chunk that is known from elsewhere, such as a head that was noted down; the packet must hold it.
+        keys: Files of public Ed25519 keys that are known from elsewhere; each must have signed the packet as it is. Of a file with
+            several keys (``allowed_signers``), one must.
         progress: Told how many files and lines were checked.
 
     Returns:
@@ -73,7 +106,9 @@ def verify_packet(
 
     Raises:
         NotFoundError: There is nothing at ``path``.
+        KeyFileError: A file names no key.
     """
+    known = {str(key): load_keys(key) for key in keys}
     place = Path(path)
     if not place.exists():
         raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that export_packet has written")
@@ -85,7 +120,7 @@ def verify_packet(
         if not files.sizes.keys() & {layout.MANIFEST, layout.CHUNKS, layout.SUMS}:  # nothing to compare: do not hash a whole disk
             problem = f"it is no packet: none of {layout.MANIFEST}, {layout.CHUNKS}, {layout.SUMS} is there"
             return PacketReport(findings=(*files.findings, Finding(shown(place.name), problem)))
-        return _Verify(files, progress or (lambda _: None)).report(head)
+        return _Verify(files, progress or (lambda _: None)).report(head, known)
     finally:
         files.close()
 
@@ -100,13 +135,16 @@ class _Verify:
         self._sums: dict[str, str] = {}
         """What each file really hashes to."""
         self._notes: list[str] = []
+        self._version = layout.VERSION
         self._history = History(self._found)
 
-    def report(self, head: Digest | None) -> PacketReport:
+    def report(self, head: Digest | None, keys: Mapping[str, Sequence[bytes]]) -> PacketReport:
         told = self._document(layout.MANIFEST)
         manifest = told or {}
         if told is not None:
             self._manifest(manifest)
+        elif not any(name in self._files.sizes for name in layout.ADDED):
+            self._version = 1
         erased, absent = (set(_texts(manifest.get(name))) for name in ("erased", "absent"))
         self._lines(layout.BODIES, self._history.body)
         self._lines(layout.CHUNKS, lambda number, line: self._history.chunk(number, line, erased))
@@ -115,6 +153,9 @@ class _Verify:
         if told is not None:
             self._agree(manifest, heads)
         self._objects(absent)
+        texts = {name: self._document(name, layout.MAX_READING) for name in self._reading()}
+        again = look_again(self._files, texts, _texts(manifest.get("sessions")), len(absent))
+        self._found += again.findings
         self._rest()
         if head is not None and head not in self._history.chunks:
             self._found.append(Finding(head, "the known head is not in this packet: it is not the history that you know"))
@@ -122,20 +163,42 @@ class _Verify:
             self._notes.append(f"{len(erased)} chunk(s) have no body: their content was erased, the chain still holds")
         if absent:
             self._notes.append(f"{len(absent)} object(s) were not in the store when the packet was written")
-        findings = [*self._files.findings, *self._check_sums(), *self._found]
+        sums = self._read(layout.SUMS, layout.MAX_DOCUMENT)
+        signatures = self._signatures(sums or b"")
+        if signatures and not keys:
+            self._notes.append("it is signed, but by whom only a key from elsewhere shows: give --key")
+        findings = [*self._files.findings, *self._check_sums(sums), *judge(signatures, keys), *self._found]
         if len(findings) > _MOST:
             left = len(findings) - _MOST
             findings = [*findings[:_MOST], Finding("packet", f"{left} more faults, which are not listed")]
         return PacketReport(
             findings=tuple(findings), sessions=tuple(_texts(manifest.get("sessions"))), chunks=len(self._history.chunks),
-            heads=heads, notes=tuple(self._notes),
+            heads=heads, notes=tuple(self._notes), signatures=tuple(one for one, _ in signatures), coverage=again.coverage,
+            claims=again.claims,
         )  # fmt: skip
+
+    def _reading(self) -> tuple[str, ...]:
+        return () if self._version < 2 else (layout.CLAIMS, layout.COMMANDS, layout.COVERAGE, layout.ENVIRONMENT)
+
+    def _signatures(self, sums: bytes) -> list[tuple[Signature, bytes | None]]:
+        """Check every signature, in the order of their numbers."""
+        if self._version < 2:
+            return []
+        names = [match for name in self._files.sizes if (match := layout.SIGNATURE.match(name))]
+        found: list[tuple[Signature, bytes | None]] = []
+        for match in sorted(names, key=lambda match: int(match[1] or 1)):
+            data = self._read(match[0], SIGNATURE_BYTES)
+            if data is None:
+                found.append((Signature(match[0], None, "it cannot be read"), None))
+            else:
+                found.append(check_signature(match[0], data, sums))
+        return found
 
     # ---------------------------------------------------------------- files
 
-    def _document(self, name: str) -> dict[str, Any] | None:
+    def _document(self, name: str, limit: int | None = None) -> dict[str, Any] | None:
         """Read a JSON file; None where there is none to be read, which is a finding."""
-        data = self._read(name, layout.MAX_DOCUMENT)
+        data = self._read(name, limit or layout.MAX_DOCUMENT)
         if data is None:
             return None
         try:
@@ -152,7 +215,7 @@ class _Verify:
         """Read a small file whole and note its sum."""
         size = self._files.sizes.get(name)
         if size is None:
-            if name in layout.REQUIRED:
+            if name in layout.required(self._version):
                 self._found.append(Finding(name, "the file is missing", name))
             return None
         if size > limit:
@@ -217,6 +280,8 @@ class _Verify:
         version = manifest.get("version")
         if manifest.get("format") != layout.FORMAT or type(version) is not int or version < 1:
             self._found.append(Finding(layout.MANIFEST, f"it does not say {layout.FORMAT!r} and a version", layout.MANIFEST))
+        elif version < layout.VERSION:
+            self._version = version
         elif version > layout.VERSION:
             self._notes.append(
                 f"the packet has version {version}, this program knows {layout.VERSION}: what is new was checked by its sum only"
@@ -285,18 +350,19 @@ class _Verify:
     def _rest(self) -> None:
         """Read what was not read yet, so that its sum is known, and name what does not belong."""
         newer = any("this program knows" in note for note in self._notes)
+        if layout.INSTRUCTIONS in layout.required(self._version) and layout.INSTRUCTIONS not in self._files.sizes:
+            self._found.append(Finding(layout.INSTRUCTIONS, "the file is missing", layout.INSTRUCTIONS))
         for name in self._files.sizes:
-            if not is_known(name):
+            if not layout.is_known(name, self._version):
                 if newer:
                     self._notes.append(f"{name}: not known to this version")
                 else:
                     self._found.append(Finding(name, "the file does not belong to the packet", name))
-            if name not in self._sums and name != layout.SUMS:
+            if name not in self._sums and name != layout.SUMS and not layout.SIGNATURE.match(name):
                 self._hash(name)
 
-    def _check_sums(self) -> Iterable[Finding]:
+    def _check_sums(self, data: bytes | None) -> Iterable[Finding]:
         """What ``sha256sum -c`` does, and what it does not do: order, doubles, and files that are not listed."""
-        data = self._read(layout.SUMS, layout.MAX_DOCUMENT)
         if data is None:
             return
         listed: dict[str, str] = {}
@@ -319,7 +385,7 @@ class _Verify:
             elif self._sums.get(name) and self._sums[name] != match[1].decode():
                 yield Finding(name, f"its sha256 is {self._sums[name]}, not the one that is listed", place)
         for name in self._files.sizes:
-            if name not in listed and name != layout.SUMS:
+            if name not in listed and name != layout.SUMS and not layout.SIGNATURE.match(name):
                 yield Finding(name, f"not listed in {layout.SUMS}", layout.SUMS)
 
 

@@ -1,0 +1,78 @@
+"""Look again at what a packet says about itself: count its coverage from the chunks, and check every claim against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rath_bridge.evidence import layout
+from rath_bridge.evidence.claims import Claim, ClaimError, ClaimVerdict, check_claims, ledger_of, recorded_claim
+from rath_bridge.evidence.contents import packet_chunks
+from rath_bridge.evidence.coverage import Coverage, compare, coverage_of
+from rath_bridge.evidence.reading import PacketFiles
+from rath_bridge.evidence.survey import Survey
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest
+from rath_bridge.verbs.fsck import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAgain:
+    """What came of it."""
+
+    coverage: Coverage | None
+    claims: tuple[ClaimVerdict, ...]
+    findings: tuple[Finding, ...]
+    """A ledger that cannot be read, or that is not the one that the record holds."""
+
+
+def look_again(
+    files: PacketFiles, documents: Mapping[str, Mapping[str, Any] | None], sessions: Sequence[str], absent: int
+) -> LookedAgain:
+    """Read the chunks once more, envelope and body side by side.
+
+    Args:
+        files: The packet.
+        documents: ``claims.json`` and ``coverage.json``, as far as they can be read.
+        sessions: What the manifest lists.
+        absent: How many objects the manifest lists as absent.
+    """
+    findings: list[Finding] = []
+    claims: list[Claim] = []
+    told = documents.get(layout.CLAIMS)
+    if told is not None:
+        try:
+            claims = ledger_of(told)
+        except ClaimError as error:
+            findings.append(Finding(layout.CLAIMS, str(error), layout.CLAIMS))
+    wanted = {name for claim in claims for name in claim.evidence}
+    evidence: dict[Digest, Chunk] = {}
+    recorded: dict[str, Claim] = {}
+    survey = Survey()
+    try:
+        for chunk in packet_chunks(files):
+            survey.feed(chunk)
+            if chunk.id in wanted:
+                evidence[chunk.id] = chunk
+            try:
+                claim = recorded_claim(chunk)
+            except ClaimError:
+                continue
+            if claim is not None:
+                recorded[claim.id] = claim
+    except Exception:  # noqa: BLE001 - what is wrong with the lines is named elsewhere; a broken archive may raise anything
+        return LookedAgain(None, (), tuple(findings))
+    if told is not None and not findings:
+        ledger = {claim.id: claim for claim in claims}
+        findings += [
+            Finding(name, "the record holds this claim, and claims.json does not tell it as it was made", layout.CLAIMS)
+            for name, claim in recorded.items()
+            if ledger.get(name) != claim
+        ]
+    counted = coverage_of(survey, sessions, absent)
+    return LookedAgain(
+        compare(documents.get(layout.COVERAGE), counted),
+        check_claims(claims or recorded.values(), evidence.get, survey.tally),
+        tuple(findings),
+    )

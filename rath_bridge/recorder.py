@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,6 +83,34 @@ def current_run() -> RunHandle | None:
     while found is not None and found.over:
         found = found.parent
     return found
+
+
+_watchers: list[Callable[[Session, int], None]] = []
+
+
+def watch(fn: Callable[[Session, int], None]) -> Callable[[], None]:
+    """Call ``fn`` after every write of every recorder of this process; returns what ends that.
+
+    Args:
+        fn: Gets the session where it stands now, and how many chunks are new. It is called while the recorder writes: it must
+            be quick, and write nothing there itself.
+    """
+    _watchers.append(fn)
+
+    def stop() -> None:
+        if fn in _watchers:
+            _watchers.remove(fn)
+
+    return stop
+
+
+def _caller() -> SpanContext | None:
+    """The span that the calling program works in, if it uses OpenTelemetry: a top-level run continues its trace."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    found = api.get_current_span().get_span_context()
+    return SpanContext(f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
 
 
 class _Auto:
@@ -293,9 +322,8 @@ class Recorder:
     ) -> RunHandle:
         """Record that a run begins and return its handle; end it with `end`."""
         above = current_run() if isinstance(parent, _Auto) else parent
-        span = SpanContext(
-            above.span.trace_id if above else trace_id or self.trace_id, new_id(8), above.span.span_id if above else None
-        )
+        caller = above.span if above else None if trace_id else _caller()
+        span = SpanContext(caller.trace_id if caller else trace_id or self.trace_id, new_id(8), caller and caller.span_id)
         handle = RunHandle(id or new_id(8), name, span, above)
         body = Run(
             phase="begin", name=name, type=type, parent=above.id if above else None, native_id=native_id,
@@ -489,6 +517,11 @@ class Recorder:
         at = self._opened()
         done = self.store.backend.append(at.session, at.branch, drafts, head=at.head, on_conflict="serialise")
         self._acknowledged = done.ref.position
+        for fn in tuple(_watchers):
+            try:
+                fn(Session(at.store, *done.ref), done.written)
+            except Exception:  # noqa: BLE001 - whoever watches is no part of the user's run
+                _log.warning("rath_bridge: a watcher of %s failed", self.name, exc_info=True)
         return done.chunks
 
     def _fault(self, problem: str, error: Exception) -> None:

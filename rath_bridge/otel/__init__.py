@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rath_bridge.otel.export import export_spans as export_spans
+    from rath_bridge.otel.live import LiveSpans as LiveSpans
+    from rath_bridge.otel.processor import SessionSpanProcessor as SessionSpanProcessor
 
-_PUBLIC: Final = {"export_spans": "export"}
+_PUBLIC: Final = {"export_spans": "export", "LiveSpans": "live", "SessionSpanProcessor": "processor"}
 
-__all__ = ["export_spans"]
+__all__ = ["LiveSpans", "SessionSpanProcessor", "export_spans"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ inside a block. `rath_mcp.record` folds raw JSON frames and imports no ``mcp``; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,16 @@ _PUBLIC: Final = {"record_client": "client", "record_clients": "client", "tee": 
 __all__ = [
     "SUPPORTED", "ClientRecorder", "decode", "encode", "extra", "name", "recognises", "record_client", "record_clients", "tee",
 ]  # fmt: skip
+
+
+def commands() -> Any:
+    """Return ``rath-bridge mcp``: a `typer.Typer`."""
+    return import_module("rath_mcp.cli").app
+
+
+def quick(arguments: Sequence[str]) -> int | None:
+    """Run a verb whose program a host waits for (`rath_mcp.wrapping.quick`); None where it is another verb."""
+    return import_module("rath_mcp.wrapping").quick(arguments)
 
 
 def __getattr__(name: str) -> Any:

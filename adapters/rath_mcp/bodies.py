@@ -66,6 +66,7 @@ def call_body(
     server: str | None = None,
     by_server: bool = False,
     attributes: Mapping[str, Any] | None = None,
+    effect: str | None = None,
 ) -> ToolCall:
     """Return what a request asks for."""
     given = mapping(params)
@@ -85,7 +86,7 @@ def call_body(
         del found["_meta"]
     return ToolCall(
         name=name if isinstance(name, str) else method, arguments=arguments, call_id=call_id, type=kind, server=server,
-        attributes=found,
+        effect=effect, attributes=found,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from rath_bridge.recorder import Recorder, current_recorder, current_run, record
 from rath_bridge.session import Store, open_store
 from rath_mcp import bodies
 from rath_mcp.exchange import Book, Caller
+from rath_mcp.marks import mark_request
 from rath_mcp.record import Connection
 from rath_mcp.streams import TeeRead, TeeWrite, dump, frame_of, receive_from
 
@@ -54,6 +55,7 @@ class ClientRecorder:
         """
         self._durable = durable
         self._due: Book | None = None
+        self._marked = False
         self._store, self._session, self._label, self._options = store, session, label, options
         self._own: Recorder | None = None
         self._books: dict[str, tuple[Recorder, Book]] = {}
@@ -66,6 +68,8 @@ class ClientRecorder:
         """Record a message of the client, in the context of the code that sends it."""
         with self._guard():
             book, caller = self._choose()
+            if not self._marked:
+                self._marked = any(mark_request(message, one.store.url) for one, its in self._books.values() if its is book)
             frame = frame_of(message, "c2s")
             if frame.decodable and "method" in frame.message and "id" in frame.message:
                 sent = _sent.get()

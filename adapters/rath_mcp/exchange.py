@@ -10,7 +10,7 @@ from rath_bridge.model.chunk import Draft, SpanContext
 from rath_bridge.model.digests import new_id
 from rath_bridge.recorder import RunHandle
 from rath_mcp import bodies
-from rath_mcp.frames import Direction, Numbered
+from rath_mcp.frames import Direction, Numbered, mapping
 
 Emit = Callable[..., Draft | None]
 """``emit(body, *, run, origin, span, at, native)``, as `rath_bridge.recorder.Recorder.emit` has it."""
@@ -48,17 +48,24 @@ class Server:
     instructions: str | None = None
     client: Any = None
     tools: dict[str, Any] = field(default_factory=dict[str, Any])
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the transport knows: the command, an exit status."""
 
     @property
     def name(self) -> str | None:
         name = self.info.get("name")
         return name if isinstance(name, str) and name else None
 
+    def effect(self, params: Any) -> str | None:
+        """What a tool does to the world, by its own annotations (``readOnlyHint``): a hint that the server gives, no proof."""
+        hint = mapping(mapping(self.tools.get(str(mapping(params).get("name")))).get("annotations")).get("readOnlyHint")
+        return {True: "reads", False: "writes"}.get(hint) if isinstance(hint, bool) else None
+
     def attributes(self) -> dict[str, Any]:
         """What a run chunk tells of it."""
         known = {
             "mcp.protocol.version": self.protocol, "rath.mcp.server": dict(self.info) or None,
-            "rath.mcp.capabilities": self.capabilities, "rath.mcp.client": self.client,
+            "rath.mcp.capabilities": self.capabilities, "rath.mcp.client": self.client, **self.more,
         }  # fmt: skip
         return {key: value for key, value in known.items() if value is not None}
 

@@ -117,7 +117,13 @@ class Connection:
             if self.server.protocol is not None:
                 attributes["mcp.protocol.version"] = self.server.protocol
             body = bodies.call_body(
-                method, params, call_id=exchange.call_id, server=self.server.name, by_server=by == "s2c", attributes=attributes
+                method,
+                params,
+                call_id=exchange.call_id,
+                server=self.server.name,
+                by_server=by == "s2c",
+                attributes=attributes,
+                effect=self.server.effect(params) if method == "tools/call" else None,
             )
             exchange.name = body.name
             exchange.frames = []
@@ -196,6 +202,11 @@ class Connection:
             self._begin(book)
             body = Error(type=type(error).__name__, message=str(error)[:2000], where="mcp client")
             self._emit(book, body, run or book.run_id, now(), [], None)
+
+    def begin(self) -> None:
+        """Begin the server's run where nothing has been said yet: that it was there is worth telling."""
+        with self._lock:
+            self._begin(self.home)
 
     def close(self, reason: str = "stream_ended", error: str | None = None, at: int | None = None) -> None:
         """End the connection: open calls are closed ``no_response``, and the server's run ends. Safe to call twice.

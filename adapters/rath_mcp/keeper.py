@@ -1,0 +1,242 @@
+"""The keeper: a process beside a proxy that writes the proxy's spool to the store, so that no frame waits for it.
+
+It outlives its proxy: what is left in the spool when a proxy is killed is written, open calls are closed, and a server that does
+not notice the end of its input is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final
+
+from rath_bridge.errors import RathError, StoreUnavailableError
+from rath_bridge.model.chunk import Draft, Key
+from rath_bridge.model.digests import digest
+from rath_bridge.model.kinds import Body, Gap, Note
+from rath_bridge.recorder import Recorder
+from rath_bridge.session import Store, open_store
+from rath_mcp.exchange import Book
+from rath_mcp.frames import Direction, Frame, frame_from_json, parse_line
+from rath_mcp.marks import is_marked, store_mark
+from rath_mcp.record import Connection
+from rath_mcp.spool import CLIENT, EVENT, SERVER, Record, Spool, Tail, connection_of, left_over, opening
+
+GATHER: Final = 0.03
+"""Seconds in which frames gather before they are written together."""
+PATIENCE: Final = 2.0
+"""Seconds that a store which is down is waited for once the proxy has ended; then the spool stays."""
+_DIRECTION: Final[dict[bytes, Direction]] = {CLIENT: "c2s", SERVER: "s2c"}
+
+
+class Proxy:
+    """The proxy, as its keeper sees it: a pipe that says when there is something to read, and ends when the proxy does."""
+
+    def __init__(self, wake: int | None) -> None:
+        self._wake = wake
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for something to read; False when there never will be."""
+        if self._wake is None:
+            return False
+        if select.select([self._wake], [], [], seconds)[0]:
+            sleep(GATHER)
+            if not os.read(self._wake, 1 << 16):
+                self._wake = None  # the last records came before the end: read once more
+        return True
+
+    def retries(self) -> Iterator[None]:
+        """Yield now and then while the proxy lives, and a little longer."""
+        while self.wait(0.3):
+            yield
+        until = monotonic() + PATIENCE
+        while monotonic() < until:
+            sleep(0.2)
+            yield
+
+
+class Fold:
+    """A spool's records, folded into one session. What stands there from an earlier try is not written twice."""
+
+    def __init__(self, recorder: Recorder, connection: str, store: str, label: str | None) -> None:
+        self._recorder, self._name, self._store = recorder, connection, store
+        self._emitted = 0
+        trace = digest(connection.encode())[:32]
+        self._book = Book(self._emit, trace, run_id=digest(f"{connection}/run".encode())[:16])
+        self.connection = Connection(self._book, label=label, id=connection)
+        self._parts: dict[bytes, list[bytes]] = {CLIENT: [], SERVER: []}
+        self._last = 0
+        self.elsewhere = False
+        """The client records itself, to the same store."""
+
+    def see(self, record: Record) -> None:
+        """Take the next record."""
+        self._last = record.t
+        if record.tag == EVENT:
+            self._event(record.event)
+            return
+        head, newline, rest = record.data.partition(b"\n")
+        parts = self._parts[record.tag]
+        while newline:
+            self._line(b"".join([*parts, head]), record)
+            parts.clear()
+            head, newline, rest = rest.partition(b"\n")
+        if head:
+            parts.append(head)
+
+    def _line(self, line: bytes, record: Record) -> None:
+        self._frame(parse_line(line, _DIRECTION[record.tag], record.t))
+
+    def _frame(self, frame: Frame) -> None:
+        if frame.direction == "c2s" and not self.elsewhere and is_marked(frame, self._store):
+            self.elsewhere = True
+            note = Note(text="recorded by its client, in the same store", author="mcp")
+            self._emit(note, at=self._last // 1000)
+        if not self.elsewhere:
+            self.connection.see(frame)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        if "frame" in event:
+            self._frame(frame_from_json(event["frame"]))
+        if "lost" in event:
+            gap = Gap(count=event["lost"], reason="the proxy's disk was full: these pieces were passed on and not kept")
+            self._emit(gap, run=self._book.run_id)
+        if "exit" in event:
+            status = event["exit"]
+            self.connection.server.more["rath.mcp.exit_status"] = status
+            problem = event.get("problem") or (None if status in (0, None) else f"the server ended with status {status}")
+            self.end(event.get("reason", "server_exit"), problem)
+
+    def end(self, reason: str, error: str | None = None) -> None:
+        """The connection is over; what stands in no complete line is kept, too."""
+        for tag, parts in self._parts.items():
+            if parts:
+                self._line(b"".join(parts), Record(tag, self._last, b""))
+                parts.clear()
+        if not self.elsewhere:
+            self.connection.begin()
+            self.connection.close(reason, error, at=self._last // 1000 or None)
+
+    def _emit(self, body: Body, **given: Any) -> Draft | None:
+        self._emitted += 1
+        return self._recorder.emit(body, once=Key("mcp", self._name, "chunk", f"{self._emitted:09d}"), **given)
+
+
+def fold_file(descriptor: int, connection: str, store: Store, mark: str, proxy: Proxy) -> bool:
+    """Write a spool to the store, to its end; return whether all of it is durable.
+
+    Args:
+        descriptor: The spool, open.
+        connection: Its connection.
+        store: Where to write.
+        mark: Of the store's address.
+        proxy: Who may still write to the spool.
+    """
+    tail, fold, recorder = Tail(descriptor), None, None
+    try:
+        while True:
+            records = tail.records()
+            if records and fold is None:
+                facts = opening(records)
+                recorder = Recorder.late(store, facts.get("session") or f"mcp/{connection}", spool=1_000_000)
+                fold = Fold(recorder, connection, mark, facts.get("label"))
+            for record in records:
+                if fold is not None:
+                    fold.see(record)
+            if recorder is not None and not _flushed(recorder, proxy):
+                return False
+            if not records and not proxy.wait():
+                break
+        if fold is None or recorder is None:
+            return True
+        if not fold.connection.closed:
+            fold.end("proxy_killed", "the proxy was killed")
+        return _flushed(recorder, proxy)
+    finally:
+        if recorder is not None:
+            recorder.closed = True  # what could not be written stays in the spool
+
+
+def _flushed(recorder: Recorder, proxy: Proxy) -> bool:
+    """Wait until all is durable; give up a while after the proxy has ended."""
+    return recorder.flush() or any(recorder.flush() for _ in proxy.retries())
+
+
+def keep(spool: Spool, url: str, mark: str, wake: int) -> int:
+    """Be the keeper: follow a spool until its proxy has ended, then write what others left over.
+
+    Args:
+        spool: Shared with the proxy, which holds the writing end of ``wake``.
+        url: The store's address.
+        mark: Of that address.
+        wake: A pipe that says when there is something to read, and ends with the proxy.
+
+    Returns:
+        0, or 4 where the spool could not be written and stays.
+    """
+    proxy = Proxy(wake)
+    store = _opened(url, proxy)
+    if store is None:
+        _reap(spool)
+        return 4
+    with store:
+        whole = fold_file(spool.descriptor, spool.connection, store, mark, proxy)
+        _reap(spool)
+        if whole:
+            spool.path.unlink(missing_ok=True)
+            recover(store, url, but=spool.path)
+    return 0 if whole else 4
+
+
+def recover(store: Store, url: str, but: Path | None = None) -> int:
+    """Write the spools that were left over for a store; return how many."""
+    done = 0
+    for path, descriptor in left_over(url, but):
+        try:
+            if fold_file(descriptor, connection_of(path), store, store_mark(url), Proxy(None)):
+                path.unlink(missing_ok=True)
+                done += 1
+        finally:
+            os.close(descriptor)
+    return done
+
+
+def _opened(url: str, proxy: Proxy) -> Store | None:
+    try:
+        return open_store(url)
+    except StoreUnavailableError:
+        for _ in proxy.retries():
+            with suppress(StoreUnavailableError):
+                return open_store(url)
+    except RathError:
+        pass
+    return None
+
+
+def _reap(spool: Spool) -> None:
+    """End a server whose proxy was killed: its input has ended, and it had time to notice."""
+    group: int | None = None
+    ended = False
+    tail = Tail(spool.descriptor)
+    while records := tail.records():
+        for record in records:
+            if record.tag == EVENT:
+                group = record.event.get("group", group)
+                ended = ended or "exit" in record.event
+    if group is None or ended:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = monotonic() + PATIENCE
+        while monotonic() < until:
+            with suppress(OSError):
+                os.killpg(group, 0)
+                sleep(0.05)
+                continue
+            return
+        with suppress(OSError):
+            os.killpg(group, number)

@@ -1,0 +1,241 @@
+"""The stdio proxy: ``rath-bridge mcp record --store URL -- SERVER ARGS…``, between any host and any server.
+
+Bytes are passed on as they come, in both directions; before they are, they stand in a spool (`rath_mcp.spool`), which a process
+beside this one writes to the store (`rath_mcp.keeper`). Nothing is parsed here, nothing waits for the store, and what is no JSON,
+no UTF-8 or no line passes like everything else. To the host the proxy is the server: it ends when the server does, with the same
+status, and hands signals on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import PurePath
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any, Final, cast
+
+from rath_mcp.marks import store_mark
+from rath_mcp.spool import CLIENT, SERVER, Spool
+
+PIECE: Final = 1 << 20
+GRACE: Final = 2.0
+"""Seconds in which a server notices that the host is gone, and again after SIGTERM."""
+DRAIN: Final = 0.5
+"""Seconds of silence after which the output of a server that has ended is over, though a child of it still holds the pipe."""
+SETTLE: Final = 10.0
+"""Seconds that the keeper may take at the end; it goes on by itself after that."""
+RELAYED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_LAUNCHERS: Final = frozenset({
+    "env", "npx", "uvx", "uv", "run", "tool", "bunx", "bun", "deno", "node", "python", "python3", "pipx", "docker", "sh", "bash", "x",
+})  # fmt: skip
+
+
+def record(url: str, command: Sequence[str], session: str | None = None, durable: bool = False) -> int:
+    """Run a server behind this process's standard streams, on record.
+
+    Args:
+        url: The store's address.
+        command: The server and its arguments.
+        session: Where to write; ``mcp/`` and the server's name, when absent, for every process of it.
+        durable: Have each request on disk before it is passed on, not only out of this process's hands.
+
+    Returns:
+        The server's exit status. A server that a signal ended ends this process by the same signal.
+    """
+    label = label_of(command)
+    mark = store_mark(url)
+    spool = _spool(url)
+    wake: int | None = None
+    keeper: int | None = None
+    if spool is not None:
+        spool.event(session=session or f"mcp/{label}", label=label, command=list(command))
+        keeper, wake = _start_keeper(spool, url, mark)
+    status = Relay(command, spool, wake, durable).run()
+    if wake is not None:
+        os.close(wake)
+    if keeper is not None and spool is not None:
+        _settle(keeper, spool)
+    if status < 0:
+        _die_of(-status)
+    return status
+
+
+def label_of(command: Sequence[str]) -> str:
+    """Return a name for a server by its command line: its first word that is no launcher, option or path to one."""
+    words = [PurePath(word).name for word in command if not word.startswith("-")]
+    plain = [word for word in words if word.rstrip("0123456789.") not in _LAUNCHERS]
+    name = (plain or words or ["server"])[0]
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:100] or "server"
+
+
+class Relay:
+    """One server process, and the bytes between it and the host."""
+
+    def __init__(self, command: Sequence[str], spool: Spool | None, wake: int | None, durable: bool) -> None:
+        self._command, self._spool, self._wake, self._durable = list(command), spool, wake, durable
+        self._host_is_gone = Event()
+        self._told: int | None = None
+
+    def run(self) -> int:
+        """Start the server, pass bytes on until it has ended, and return its status (negative: of a signal)."""
+        try:
+            server = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
+        except OSError as error:
+            self._event(exit=None, problem=f"{error.strerror}: {self._command[0]}", reason="server_exit")
+            print(f"rath-bridge: cannot start {self._command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - the face prints
+            return 127 if isinstance(error, FileNotFoundError) else 126
+        self._event(group=server.pid)
+        for pipe in (server.stdin, server.stdout):
+            with suppress(OSError):  # fewer, larger pieces of a large result
+                fcntl.fcntl(cast(Any, pipe), fcntl.F_SETPIPE_SZ, PIECE)
+        for number in RELAYED:
+            signal.signal(number, lambda given, _: self._relay(server, given))
+        for work in (self._upward, self._watch):
+            Thread(target=work, args=(server,), daemon=True).start()
+        self._downward(server)
+        status = server.wait()
+        gone = self._host_is_gone.is_set()
+        problem = f"the server was ended by signal {-status}" if status < 0 and self._told != -status else None
+        if problem is None and status > 0:
+            problem = f"the server ended with status {status}"
+        self._event(exit=status, reason="client_closed" if gone or self._told else "server_exit", problem=problem)
+        return status
+
+    def _upward(self, server: subprocess.Popen[bytes]) -> None:
+        """Host to server."""
+        assert server.stdin is not None
+        target = server.stdin.fileno()
+        with suppress(OSError):
+            while data := os.read(0, PIECE):
+                self._keep(CLIENT, data, self._durable)
+                write_all(target, data)
+        self._host_is_gone.set()
+        with suppress(OSError):
+            server.stdin.close()
+        with suppress(OSError):  # a server that takes no more: the host's pipe breaks, as the server's would
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+    def _downward(self, server: subprocess.Popen[bytes]) -> None:
+        """Server to host, on the main thread."""
+        assert server.stdout is not None
+        source = server.stdout.fileno()
+        poll = select.poll()
+        poll.register(source, select.POLLIN)
+        ended = False
+        try:
+            while True:
+                if not poll.poll(DRAIN * 1000):
+                    if ended:
+                        break
+                    ended = server.poll() is not None
+                    continue
+                data = os.read(source, PIECE)
+                if not data:
+                    break
+                self._keep(SERVER, data)
+                write_all(1, data)
+        except OSError:
+            pass  # the host reads no more: the server's next write fails, as it would without us
+        server.stdout.close()
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def _watch(self, server: subprocess.Popen[bytes]) -> None:
+        """When the host neither writes nor reads any more, end a server that does not notice."""
+        self._host_is_gone.wait()
+        poll = select.poll()
+        poll.register(1, 0)  # tells only that nobody reads
+        while not poll.poll(1000):
+            if server.poll() is not None:
+                return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            until = monotonic() + GRACE
+            while monotonic() < until:
+                if server.poll() is not None:
+                    return
+                sleep(0.05)
+            self._relay(server, number)
+
+    def _relay(self, server: subprocess.Popen[bytes], number: int) -> None:
+        self._told = number
+        with suppress(OSError):
+            os.killpg(server.pid, number)
+
+    def _keep(self, tag: bytes, data: bytes, sync: bool = False) -> None:
+        if self._spool is not None and self._wake is not None:
+            self._spool.write(tag, data, sync)
+            with suppress(OSError):  # full: the keeper has been told often enough; broken: it has died, and the spool stays
+                os.write(self._wake, b".")
+
+    def _event(self, **facts: Any) -> None:
+        if self._spool is not None:
+            self._spool.event(**facts)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, also to a pipe that somebody has made non-blocking."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
+def _spool(url: str) -> Spool | None:
+    try:
+        return Spool.create(url)
+    except OSError as error:
+        print(f"rath-bridge: nothing is recorded, no spool can be made: {error}", file=sys.stderr)  # noqa: T201 - the face prints
+        return None
+
+
+def _start_keeper(spool: Spool, url: str, mark: str) -> tuple[int, int]:
+    """Fork the keeper off, in a session of its own and with none of the host's pipes; return it and its alarm."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writer, False)
+    keeper = os.fork()
+    if keeper:
+        os.close(reader)
+        return keeper, writer
+    status = 4
+    try:
+        os.setsid()
+        os.close(writer)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        os.nice(10)
+        from rath_mcp.keeper import keep
+
+        status = keep(spool, url, mark, reader)
+    finally:
+        os._exit(status)
+
+
+def _settle(keeper: int, spool: Spool) -> None:
+    """Give the keeper time to finish, so that a session is whole when its server has ended."""
+    until = monotonic() + SETTLE
+    while monotonic() < until:
+        done, status = os.waitpid(keeper, os.WNOHANG)
+        if done:
+            if status:
+                print(f"rath-bridge: the store could not be written; the frames wait in {spool.path}", file=sys.stderr)  # noqa: T201 - the face prints
+            return
+        sleep(0.005)
+
+
+def _die_of(number: int) -> None:
+    """End this process as the server ended, for hosts that look at the signal."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -1,0 +1,59 @@
+"""``record`` without the command line's own imports: a host waits for its servers to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rath_bridge.errors import StoreAddressError
+from rath_bridge.session import split_name
+from rath_bridge.store import DEFAULT_URL
+
+
+def quick(arguments: Sequence[str]) -> int | None:
+    """Run ``rath-bridge mcp record`` where it is written plainly.
+
+    Args:
+        arguments: What follows ``rath-bridge mcp``.
+
+    Returns:
+        The exit status, or None where it is another verb, or not in this form.
+    """
+    words = list(arguments)
+    if words[:1] != ["record"] or "--" not in words:
+        return None
+    cut = words.index("--")
+    ours, server = words[1:cut], words[cut + 1 :]
+    given: dict[str, str | None] = {"--store": None, "--session": None}
+    durable = False
+    while ours:
+        option, equals, value = ours.pop(0).partition("=")
+        if option == "--durable" and not equals:
+            durable = True
+        elif option in given and (equals or ours):
+            given[option] = value if equals else ours.pop(0)
+        else:
+            return None
+    return record(given["--store"], given["--session"], durable, server) if server else None
+
+
+def address(url: str | None) -> str:
+    """Return the store's address: as given, from the environment, or the default.
+
+    Raises:
+        StoreAddressError: It lives in one process only.
+    """
+    found = url or os.environ.get("RATH_BRIDGE_STORE") or DEFAULT_URL
+    if found.partition(":")[0] not in ("sqlite", "postgresql", "postgres") or found.endswith(":memory:"):
+        why = "what a proxy records must outlive its process" if "memory" in found else "give sqlite:///… or postgresql://…"
+        raise StoreAddressError(found, why)
+    return found
+
+
+def record(url: str | None, session: str | None, durable: bool, server: Sequence[str]) -> int:
+    """Check what was given, and be the proxy."""
+    if session is not None:
+        split_name(session)
+    from rath_mcp.stdio import record as run
+
+    return run(address(url), server, session, durable)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rath_openai_agents.processor import install as install
     from rath_openai_agents.record import RecordingModel as RecordingModel
     from rath_openai_agents.run import wrap as wrap
+    from rath_openai_agents.session import RathSession as RathSession
 
 from rath_openai_agents.decode import decode as decode
 from rath_openai_agents.decode import recognises as recognises
@@ -26,11 +27,11 @@ SUPPORTED: Final[Mapping[str, str]] = {"openai-agents": ">=0.20"}
 
 _PUBLIC: Final = {
     "RathTracingProcessor": "processor", "install": "processor", "RecordingModel": "record", "RathRunHooks": "hooks",
-    "wrap": "run",
+    "wrap": "run", "RathSession": "session",
 }  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "RathRunHooks", "RathTracingProcessor", "RecordingModel", "decode", "encode", "extra", "install", "name",
+    "SUPPORTED", "RathRunHooks", "RathSession", "RathTracingProcessor", "RecordingModel", "decode", "encode", "extra", "install", "name",
     "recognises", "wrap",
 ]  # fmt: skip
 

@@ -148,6 +148,23 @@ class Conversation:
             if rows:
                 self._write(rows, write, name=name, turn=turn, finish_reason=finish_reason, exact=exact)
 
+    def stands(self, keys: Sequence[Digest]) -> None:
+        """Note items that somebody else has put on record (a ``RathSession`` of the same session): they are known from here on."""
+        with self._lock:
+            seen = self._seen or []
+            self._seen = seen + [ManifestEntry(len(seen) + n, "", key) for n, key in enumerate(keys)]
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether it is known what this run goes on from."""
+        return self._seen is not None
+
+    def go_on_from(self, before: Conversation) -> None:
+        """Take over what was noted before this run's first span (a session's history is read ahead of it)."""
+        with before._lock:
+            if not before._said:
+                self._seen, before._seen = before._seen, None
+
     def take_rest(self, items: Sequence[Any], write: Write) -> None:
         """Note what a run ended with and no model was handed: the last answers of tools."""
         if self._seen is not None:

@@ -28,7 +28,7 @@ NO_RESPONSE: Final = "no response: this call was never answered"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """An item on its way out, with the message that it came from."""
 
     chunk: Digest
@@ -43,7 +43,7 @@ class _Away:
 
     chunk: Digest
     losses: list[Loss]
-    rows: list[_Row] = field(default_factory=list[_Row])
+    rows: list[Row] = field(default_factory=list[Row])
     content: list[Item] = field(default_factory=list[Item])
 
     def lost(self, path: str, what: str) -> None:
@@ -58,7 +58,7 @@ class _Away:
             content = content[0]["text"]
         elif role == "assistant":  # an assistant's easy message takes a text only
             content = "\n".join(part["text"] for part in content)
-        self.rows.append(_Row(self.chunk, {"role": role, "content": content}))
+        self.rows.append(Row(self.chunk, {"role": role, "content": content}))
         self.content = []
 
 
@@ -78,7 +78,7 @@ def encode(session: Session, /, as_: str = "items") -> tuple[list[Any], LossRepo
     if as_ not in FORMS:
         raise UnsupportedError(f"openai_agents cannot encode a session as {as_!r}: use one of {', '.join(FORMS)}")
     losses: list[Loss] = []
-    rows = _paired(_rows(session, losses), session, losses)
+    rows = _paired(rows_of(session, losses), session, losses)
     return [row.item for row in rows], LossReport(tuple(losses), _manifest(rows))
 
 
@@ -87,22 +87,29 @@ def standing(session: Session) -> Iterator[tuple[ManifestEntry, ...]]:
 
     They differ where a call is pending, or its id was used twice: a run that is resumed brings the answer itself.
     """
-    rows = _rows(session, [])
+    rows = rows_of(session, [])
     yield _manifest(rows)
     yield _manifest(_paired(rows, session, []))
 
 
-def _rows(session: Session, losses: list[Loss]) -> list[_Row]:
-    messages = session.messages()
+def rows_of(session: Session, losses: list[Loss], messages: Sequence[TranscriptMessage] | None = None) -> list[Row]:
+    """Return every item of a transcript as it was recorded, with the message that it came from.
+
+    Args:
+        session: Whose transcript.
+        losses: What cannot be held is added here.
+        messages: The transcript, where the caller has it.
+    """
+    messages = session.messages() if messages is None else messages
     natives = _natives(session, messages)
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for one in messages:
         home = natives.get(one.id)
-        rows += _translate(one, losses) if home is None else [_Row(one.id, item) for item in home]
+        rows += _translate(one, losses) if home is None else [Row(one.id, item) for item in home]
     return rows
 
 
-def _manifest(rows: Sequence[_Row]) -> tuple[ManifestEntry, ...]:
+def _manifest(rows: Sequence[Row]) -> tuple[ManifestEntry, ...]:
     return tuple(ManifestEntry(i, row.chunk, key(row.item)) for i, row in enumerate(rows))
 
 
@@ -135,7 +142,7 @@ def _those_left(session: Session, names: set[Digest]) -> dict[Digest, bytes]:
 # ------------------------------------------------------------------ foreign messages
 
 
-def _translate(one: TranscriptMessage, losses: list[Loss]) -> list[_Row]:
+def _translate(one: TranscriptMessage, losses: list[Loss]) -> list[Row]:
     away = _Away(one.id, losses)
     role = one.role
     if role == "tool":
@@ -167,11 +174,11 @@ def _part(away: _Away, role: str, path: str, part: Part) -> None:
             away.lost(f"{path}.id", f"a call without an id was given {call_id}")
         arguments = part.arguments if isinstance(part.arguments, str) else _json({} if part.arguments is None else part.arguments)
         call = {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": arguments}
-        away.rows.append(_Row(away.chunk, call))
+        away.rows.append(Row(away.chunk, call))
     elif isinstance(part, ToolCallResponsePart):
         away.flush(role)
         output = part.response if isinstance(part.response, str) else _json(part.response)
-        away.rows.append(_Row(away.chunk, {"type": "function_call_output", "call_id": part.id, "output": output}))
+        away.rows.append(Row(away.chunk, {"type": "function_call_output", "call_id": part.id, "output": output}))
     elif isinstance(part, BlobPart | FilePart | UriPart) and role in ("user", "system", "developer"):
         item = _media(part)
         if item is None:
@@ -206,9 +213,9 @@ def _json(value: Any) -> str:
 # ------------------------------------------------------------------ calls
 
 
-def _paired(rows: list[_Row], session: Session, losses: list[Loss]) -> list[_Row]:
+def _paired(rows: list[Row], session: Session, losses: list[Loss]) -> list[Row]:
     """Return the rows with every call answered once and every answer called for (law 8); call ids are unique."""
-    kept: list[_Row] = []
+    kept: list[Row] = []
     open_calls: dict[str, int] = {}
     used: dict[str, str] = {}
     """Call id as it came to the id it has now."""
@@ -249,12 +256,12 @@ def _fresh(name: str, taken: set[str]) -> str:
     return fresh
 
 
-def _closed(rows: list[_Row], open_calls: Mapping[str, int], session: Session, losses: list[Loss]) -> list[_Row]:
+def _closed(rows: list[Row], open_calls: Mapping[str, int], session: Session, losses: list[Loss]) -> list[Row]:
     """Answer the open calls: with the result on record, else with a plain "no response"; other kinds of call are left out."""
     results = _results(session)
     waiting = {at: call_id for call_id, at in open_calls.items()}
-    kept: list[_Row] = []
-    answers: list[_Row] = []
+    kept: list[Row] = []
+    answers: list[Row] = []
     for at, row in enumerate(rows):
         if answers and row.chunk != answers[-1].chunk and row.item.get("type") not in OUTPUTS:
             kept += answers

@@ -65,6 +65,7 @@ def _start_task(book: Book, node: Node, span: Span[Any]) -> None:
         book.tasks += 1
         if book.tasks > 1 or not book.adopted:
             node.talk = Conversation(book.recorder, book.root.run, bounded=True)
+            node.talk.go_on_from(book.root.talk)
     else:
         book.begin(node, span.span_data.name, "workflow", span.span_id)
         node.talk = Conversation(book.recorder, node.run, bounded=True)

@@ -137,16 +137,30 @@ def rath_bridge(
 
 
 def _register() -> None:
-    from rath_bridge.cli import branching, checking, comparing, exchange, graphing, listing, looking, packets, surroundings
+    from rath_bridge.cli import (
+        auditing,
+        branching,
+        checking,
+        claiming,
+        comparing,
+        exchange,
+        graphing,
+        listing,
+        looking,
+        packets,
+        surroundings,
+    )  # fmt: skip
 
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
         "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
-        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "import": exchange.import_, "export": exchange.export,
+        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "audit": auditing.audit,
+        "import": exchange.import_, "export": exchange.export,
         "adapters": surroundings.adapters, "doctor": surroundings.doctor,
     }  # fmt: skip
     for name, function in verbs.items():
         verb(app, name)(function)
+    app.add_typer(claiming.group)
 
 
 _register()

@@ -19,7 +19,8 @@ def manual() -> str:
     shared = [parameter for parameter in root.params if parameter.name in ("store", "no_color")]
     parts += [*_table(shared), ""]
     for name, command in root.commands.items():
-        parts += [*_verb(name, command), ""]
+        for word, one in [(f"{name} {below}", c) for below, c in getattr(command, "commands", {}).items()] or [(name, command)]:
+            parts += [*_verb(word, one), ""]
     written = "*This page is written by `python -m rath_bridge.cli.manual`; a test compares it.*"
     return "\n".join([*parts, written, ""])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,12 @@ from rath_bridge.evidence import layout
 from rath_bridge.evidence.claims import Claim, ClaimError, ClaimVerdict, check_claims, ledger_of, recorded_claim
 from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.coverage import Coverage, compare, coverage_of
+from rath_bridge.evidence.order import parents_first
 from rath_bridge.evidence.reading import PacketFiles
 from rath_bridge.evidence.survey import Survey
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.session import Session
 from rath_bridge.verbs.fsck import Finding
 
 
@@ -76,3 +78,26 @@ def look_again(
         check_claims(claims or recorded.values(), evidence.get, survey.tally),
         tuple(findings),
     )
+
+
+def check_session(session: Session, claims: Iterable[Claim] = ()) -> tuple[ClaimVerdict, ...]:
+    """Look again at what a session claims: against everything that its head descends from.
+
+    Args:
+        session: The session; its record's own claims come first.
+        claims: Others to look at; one with the id of a recorded claim stands in its place.
+    """
+    reader = session.store.backend
+    survey = Survey()
+    known: set[Digest] = set()
+    ledger: dict[str, Claim] = {}
+    for chunk in parents_first(session.head, reader, known):
+        survey.feed(chunk)
+        try:
+            claim = recorded_claim(chunk)
+        except ClaimError:
+            continue
+        if claim is not None:
+            ledger[claim.id] = claim
+    ledger |= {claim.id: claim for claim in claims}
+    return check_claims(ledger.values(), lambda name: reader.chunk(name) if name in known else None, survey.tally)

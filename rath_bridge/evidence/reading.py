@@ -11,8 +11,9 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
-from zipfile import ZipFile, ZipInfo
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from rath_bridge.errors import NotFoundError, PacketError
 from rath_bridge.evidence.layout import FREE_GROWTH, MAX_GROWTH
 from rath_bridge.verbs.fsck import Finding
 
@@ -35,6 +36,21 @@ class PacketFiles(Protocol):
     def close(self) -> None:
         """Release what is open."""
         ...
+
+
+def open_files(place: Path) -> PacketFiles:
+    """Open a directory or an archive.
+
+    Raises:
+        NotFoundError: There is nothing.
+        PacketError: It is neither.
+    """
+    if not place.exists():
+        raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that export_packet has written")
+    try:
+        return DirectoryFiles(place) if place.is_dir() else ZipFiles(place)
+    except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        raise PacketError(f"it is neither a directory nor a readable archive ({error})") from error
 
 
 def shown(name: str) -> str:

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
-from zipfile import BadZipFile
 
 import orjson
 
-from rath_bridge.errors import NotFoundError
+from rath_bridge.errors import PacketError
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.claims import ClaimVerdict
 from rath_bridge.evidence.coverage import Coverage
 from rath_bridge.evidence.history import History
 from rath_bridge.evidence.judging import look_again
-from rath_bridge.evidence.reading import BUFFER, DirectoryFiles, PacketFiles, ZipFiles, read_lines, shown
+from rath_bridge.evidence.reading import BUFFER, PacketFiles, open_files, read_lines, shown
 from rath_bridge.evidence.signing import MOST as SIGNATURE_BYTES
 from rath_bridge.evidence.signing import KeyFile, Signature, judge, load_keys
 from rath_bridge.evidence.signing import check as check_signature
@@ -110,12 +109,10 @@ def verify_packet(
     """
     known = {str(key): load_keys(key) for key in keys}
     place = Path(path)
-    if not place.exists():
-        raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that export_packet has written")
     try:
-        files: PacketFiles = DirectoryFiles(place) if place.is_dir() else ZipFiles(place)
-    except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
-        return PacketReport(findings=(Finding(shown(place.name), f"it is neither a directory nor a readable archive ({error})"),))
+        files = open_files(place)
+    except PacketError as error:
+        return PacketReport(findings=(Finding(shown(place.name), str(error)),))
     try:
         if not files.sizes.keys() & {layout.MANIFEST, layout.CHUNKS, layout.SUMS}:  # nothing to compare: do not hash a whole disk
             problem = f"it is no packet: none of {layout.MANIFEST}, {layout.CHUNKS}, {layout.SUMS} is there"

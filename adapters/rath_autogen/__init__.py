@@ -14,21 +14,26 @@ from rath_bridge.plugins import require
 
 if TYPE_CHECKING:
     from rath_autogen.record import RecordingChatCompletionClient as RecordingChatCompletionClient
+    from rath_autogen.replay import RathReplayChatCompletionClient as RathReplayChatCompletionClient
+    from rath_autogen.replay import RathReplayWorkbench as RathReplayWorkbench
+    from rath_autogen.replay import replaying as replaying
     from rath_autogen.runner import wrap as wrap
     from rath_autogen.saved import load_team_state as load_team_state
     from rath_autogen.saved import save_team_state as save_team_state
+    from rath_autogen.tape import ReplayDivergenceError as ReplayDivergenceError
 
 name: Final = "autogen"
 extra: Final = "autogen"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 
 _LAZY: Final = {
-    "RecordingChatCompletionClient": "record", "load_team_state": "saved", "save_team_state": "saved", "wrap": "runner",
+    "RathReplayChatCompletionClient": "replay", "RathReplayWorkbench": "replay", "RecordingChatCompletionClient": "record",
+    "ReplayDivergenceError": "tape", "load_team_state": "saved", "replaying": "replay", "save_team_state": "saved", "wrap": "runner",
 }  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "RecordingChatCompletionClient", "decode", "encode", "extra", "load_team_state", "name", "recognises",
-    "save_team_state", "wrap",
+    "SUPPORTED", "RathReplayChatCompletionClient", "RathReplayWorkbench", "RecordingChatCompletionClient", "ReplayDivergenceError",
+    "decode", "encode", "extra", "load_team_state", "name", "recognises", "replaying", "save_team_state", "wrap",
 ]  # fmt: skip
 
 

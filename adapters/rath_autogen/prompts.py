@@ -19,6 +19,8 @@ class Prompts:
 
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
+        self.told = False
+        """Whether what the model can is on record."""
         self._tree: Tree | None = None
         self._written: set[bytes] = set()
         self._known: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}

@@ -223,11 +223,11 @@ class _Call:
         elif error is None and result is None:
             problem = "the stream ended without a result"
         body = Inference(
-            provider=_provider(inner), model=_model(inner), agent=_agent(self._run and self._run.name), request=_request(*self._asked),
+            provider=_provider(inner), model=_model(inner), agent=asker(self._run and self._run.name), request=asking(*self._asked),
             input=tree.ref, output=tuple(part_to_json(part) for part in _output(result, self._said)), streamed=self._streamed,
             finish_reasons=(result.finish_reason,) if result else (), usage=_usage(result), time_to_first_chunk=self._first,
             duration=monotonic() - self._started, error=problem,
-            attributes={"cached": True} if result is not None and result.cached else {},
+            attributes=self._facts(prompts, result),
         )  # fmt: skip
         answer = None if result is None else native(result.model_dump(mode="json"))
         run = self._run if self._ambient else None
@@ -237,8 +237,21 @@ class _Call:
         if result is not None and self._ledger is not None and self._ambient:
             self._ledger.add(result.usage)
 
+    def _facts(self, prompts: Prompts, result: CreateResult | None) -> dict[str, Any]:
+        """What a replay needs beside the answer: what the model can (once), and the pieces in which it came."""
+        found: dict[str, Any] = {} if prompts.told else {"model_info": _plain(self._client.model_info)}
+        prompts.told = True
+        if result is not None and result.cached:
+            found["cached"] = True
+        if self._said and result is not None:
+            whole = isinstance(result.content, str) and "".join(self._said) == result.content
+            found |= {"pieces": [len(said) for said in self._said]} if whole else {"said": self._said}
+        elif self._said:
+            found["pieces"] = [len(said) for said in self._said]
+        return found
 
-def _request(
+
+def asking(
     tools: Sequence[Tool | ToolSchema],
     tool_choice: ToolChoice,
     json_output: bool | type[BaseModel] | None,
@@ -298,7 +311,7 @@ def _model(client: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _agent(run: str | None) -> str | None:
+def asker(run: str | None) -> str | None:
     """Who asks: inside a team, the agent whose turn it is; else the run's name."""
     try:
         return MessageHandlerContext.agent_id().type.rpartition("_")[0] or run

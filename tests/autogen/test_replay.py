@@ -1,0 +1,308 @@
+"""Replay of AutoGen: the same messages, no live call, no side effect; a divergence is named with both sides (law 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent, UserProxyAgent
+from autogen_agentchat.agents._code_executor_agent import ApprovalRequest, ApprovalResponse
+from autogen_agentchat.conditions import HandoffTermination
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, MagenticOneGroupChat, RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.memory import ListMemory
+from autogen_core.models import CreateResult, UserMessage
+from autogen_core.tools import FunctionTool, StaticWorkbench
+
+import rath_bridge as rb
+from rath_autogen import (
+    RathReplayChatCompletionClient,
+    RathReplayWorkbench,
+    RecordingChatCompletionClient,
+    ReplayDivergenceError,
+    replaying,
+    wrap,
+)
+from rath_autogen.natives import VOLATILE, dump
+from rath_bridge.errors import UnsupportedError
+from tests.autogen.scripted import INFO, asks, client, says
+from tests.autogen.test_team_state import DONE, LEDGER
+
+HELLO = [UserMessage(content="hello", source="user")]
+paid: list[int] = []
+
+
+async def pay(n: int) -> str:
+    """Pay."""
+    paid.append(n)
+    return f"paid {n} for the {len(paid)}. time"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_paid() -> None:
+    paid.clear()
+
+
+class Live(AssertionError):
+    """Something live was called."""
+
+
+def agent(name: str, live: bool, *answers: Any, **options: Any) -> AssistantAgent:
+    """An agent whose model answers, or must not be asked."""
+    return AssistantAgent(name, RecordingChatCompletionClient(client(*(answers if live else ()))), **options)
+
+
+def model(live: bool, *answers: Any) -> RecordingChatCompletionClient:
+    return RecordingChatCompletionClient(client(*(answers if live else ())))
+
+
+class Executor(CodeExecutor):
+    """Runs code by counting it."""
+
+    component_type = "code_executor"
+
+    def __init__(self, live: bool) -> None:
+        self._live = live
+
+    async def execute_code_blocks(self, code_blocks: list[CodeBlock], cancellation_token: Any) -> CodeResult:
+        if not self._live:
+            raise Live("code")
+        return CodeResult(exit_code=0, output=f"ran {code_blocks[0].code}")
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def restart(self) -> None: ...
+
+
+def approve(_: ApprovalRequest) -> ApprovalResponse:
+    return ApprovalResponse(approved=True, reason="fine")
+
+
+def tools(live: bool) -> Any:
+    return agent("a", live, asks("pay", '{"n": 3}', thought="hm"), "done", tools=[pay], reflect_on_tool_use=True)
+
+
+def streaming(live: bool) -> Any:
+    return agent(
+        "a", live, asks("pay", '{"n": 3}'), "one two three", tools=[pay], reflect_on_tool_use=True, model_client_stream=True
+    )
+
+
+def bench(live: bool) -> Any:
+    return agent("a", live, asks("pay", '{"n": 3}'), workbench=StaticWorkbench([FunctionTool(pay, description="Pay.")]))
+
+
+def round_robin(live: bool) -> Any:
+    return RoundRobinGroupChat([agent("a", live, "one", "three"), agent("b", live, "two", "four")], max_turns=4)
+
+
+def selector(live: bool) -> Any:
+    return SelectorGroupChat([agent("a", live, "one"), agent("b", live, "two")], model(live, "b", "a"), max_turns=2)
+
+
+def swarm(live: bool) -> Any:
+    a = agent("a", live, asks("transfer_to_b"), handoffs=["b"])
+    b = agent("b", live, asks("pay", '{"n": 3}', "c2"), asks("transfer_to_user", "{}", "c3"), tools=[pay], handoffs=["user"])
+    return Swarm([a, b], termination_condition=HandoffTermination("user"))
+
+
+def graph(live: bool) -> Any:
+    a, b = agent("a", live, "draft"), agent("b", live, asks("pay", '{"n": 1}'), tools=[pay])
+    return GraphFlow([a, b], DiGraphBuilder().add_node(a).add_node(b).add_edge(a, b).build())
+
+
+def magentic(live: bool) -> Any:
+    return MagenticOneGroupChat([agent("a", live, "worked")], model(live, "facts", "plan", LEDGER, DONE, "the answer"))
+
+
+def nested(live: bool) -> Any:
+    return RoundRobinGroupChat([round_robin(live), agent("z", live, "outer")], max_turns=2)
+
+
+def society(live: bool) -> Any:
+    return RoundRobinGroupChat([SocietyOfMindAgent("mind", round_robin(live), model(live, "said"))], max_turns=1)
+
+
+def person(live: bool) -> Any:
+    def answer(_: str) -> str:
+        if not live:
+            raise Live("person")
+        return "Bob"
+
+    return RoundRobinGroupChat([agent("a", live, "your name?"), UserProxyAgent("bob", input_func=answer)], max_turns=2)
+
+
+def coder(live: bool) -> Any:
+    code = "```python\nprint(1)\n```"
+    return RoundRobinGroupChat(
+        [agent("a", live, code), CodeExecutorAgent("runner", Executor(live), approval_func=approve)], max_turns=2
+    )
+
+
+def writing_coder(live: bool) -> Any:
+    asked = model(live, "```python\nprint(1)\n```", "it printed 1")
+    return CodeExecutorAgent("coder", Executor(live), model_client=asked, approval_func=approve)
+
+
+KINDS = [
+    tools, streaming, bench, round_robin, selector, swarm, graph, magentic, nested, society, person, coder, writing_coder,
+]  # fmt: skip
+
+
+def same(result: Any) -> list[dict[str, Any]]:
+    """Messages without ids and times, which are new in every run."""
+    return [
+        {k: v for k, v in dump(m).items() if k not in (VOLATILE | {"request_id"}) - {"models_usage"}} for m in result.messages
+    ]
+
+
+@pytest.mark.parametrize("make", KINDS, ids=[make.__name__ for make in KINDS])
+async def test_a_replayed_run_is_the_recorded_one_and_touches_nothing(store: rb.Store, make: Callable[[bool], Any]) -> None:
+    recorded = await wrap(make(True), store, "s").run(task="go")
+    done = list(paid)
+    runner = make(False)
+    async with replaying(runner, store.session("s")) as tape:
+        replayed = await wrap(runner, store, "again").run(task="go")
+    assert tape.divergence is None
+    assert not tape.unused
+    assert tape.served > 0
+    assert same(replayed) == same(recorded)
+    assert replayed.stop_reason == recorded.stop_reason
+    assert paid == done
+    assert not [c for c in store.session("again") if c.kind == "inference"]  # nothing was spent again
+
+
+async def test_the_streamed_pieces_are_those_of_then(store: rb.Store) -> None:
+    first = [item async for item in wrap(streaming(True), store, "s").run_stream(task="go")]
+    runner = streaming(False)
+    async with replaying(runner, store.session("s")):
+        second = [item async for item in runner.run_stream(task="go")]
+    pieces = [item.content for item in first if type(item).__name__ == "ModelClientStreamingChunkEvent"]
+    assert pieces == ["one ", "two ", "three"]
+    assert [i.content for i in second if type(i).__name__ == "ModelClientStreamingChunkEvent"] == pieces
+
+
+async def test_another_task_diverges_at_the_first_model_call_with_both_sides(store: rb.Store) -> None:
+    await wrap(round_robin(True), store, "s").run(task="pay 3")
+    runner = round_robin(False)
+    async with replaying(runner, store.session("s")) as tape:
+        with pytest.raises(RuntimeError, match="the replay diverged from the record: model call of a, message 1"):
+            await runner.run(task="pay 4")
+    found = tape.divergence
+    assert found is not None
+    assert found.chunk == next(c.id for c in store.session("s") if c.kind == "inference")
+    assert (found.found, found.expected) == ('UserMessage "pay 4"', 'UserMessage "pay 3"')
+    assert tape.served == 0
+    assert len(tape.unused) == 4
+
+
+async def test_another_tool_is_another_request(store: rb.Store) -> None:
+    await wrap(tools(True), store, "s").run(task="go")
+    runner = agent("a", False, tools=[pay], reflect_on_tool_use=True, system_message="Another prompt.")
+    async with replaying(runner, store.session("s")):
+        with pytest.raises(ReplayDivergenceError, match="message 0: the run has SystemMessage"):
+            await runner.run(task="go")
+    with rb.record(store, "t"):
+        asked = model(True, "yes")
+        await asked.create(HELLO, tool_choice="required", extra_create_args={"temperature": 0})
+    replay = RathReplayChatCompletionClient(store.session("t"))
+    with pytest.raises(ReplayDivergenceError, match='request: the run has tool_choice "auto", .* has tool_choice "required"'):
+        await replay.create(HELLO, extra_create_args={"temperature": 0})  # issue 7968: the choice is part of the request
+
+
+async def test_a_tool_that_diverges_does_not_run_and_stops_the_replay(store: rb.Store) -> None:
+    await wrap(tools(True), store, "s").run(task="go")
+    bench = RathReplayWorkbench(store.session("s"), [])
+    result = await bench.call_tool("pay", {"n": 4}, call_id="c1")
+    assert result.is_error
+    assert 'tool call pay: the run has {"n": 4} (call c1)' in result.to_text()
+    assert 'has {"n": 3} (call c1)' in result.to_text()
+    assert paid == [3]
+    client = RathReplayChatCompletionClient(bench.tape)
+    with pytest.raises(ReplayDivergenceError, match="tool call pay"):
+        await client.create(HELLO)
+
+
+async def test_each_call_is_served_once_and_equal_calls_in_turn(store: rb.Store) -> None:
+    asked = model(True, "one", "two")
+    with rb.record(store, "s"):
+        await asked.create(HELLO)
+        await asked.create(HELLO)
+    replay = RathReplayChatCompletionClient(store.session("s"))
+    assert [(await replay.create(HELLO)).content for _ in range(2)] == ["one", "two"]
+    with pytest.raises(ReplayDivergenceError, match="the run has one more call, .* the record has no call left"):
+        await replay.create(HELLO)
+    assert replay.model_info == INFO
+    assert replay.total_usage().completion_tokens == 2
+    assert (replay.actual_usage().prompt_tokens, replay.count_tokens(HELLO)) == (0, 0)
+
+
+async def test_a_served_answer_is_a_copy(store: rb.Store) -> None:
+    """Pull 8039: a cache of AutoGen's changes the first result when it is hit."""
+    with rb.record(store, "s"):
+        first = await model(True, says("yes")).create(HELLO)
+    again = await RathReplayChatCompletionClient(store.session("s")).create(HELLO)
+    assert again == first
+    assert again is not first
+    assert not again.cached
+
+
+async def test_a_call_that_failed_fails_again(store: rb.Store) -> None:
+    with rb.record(store, "s"), pytest.raises(ValueError, match="No more mock responses"):
+        await model(True).create(HELLO)
+    with pytest.raises(ValueError, match="No more mock responses"):
+        await RathReplayChatCompletionClient(store.session("s")).create(HELLO)
+
+
+async def test_an_interrupted_stream_is_served_as_far_as_it_came(store: rb.Store) -> None:
+    with rb.record(store, "s"):
+        stream = model(True, "one two").create_stream(HELLO)
+        await anext(stream)
+        await stream.aclose()
+    replay = RathReplayChatCompletionClient(store.session("s"))
+    came: list[str | CreateResult] = []
+    stream = replay.create_stream(HELLO)
+    came.append(await anext(stream))
+    with pytest.raises(RuntimeError, match="closed before its end"):
+        await anext(stream)
+    assert came == ["one "]
+
+
+async def test_long_texts_and_secrets_are_matched(store: rb.Store) -> None:
+    said = [UserMessage(content="the key is sk-proj-abcdefghijklmnopqrstuvwxyz " + "x" * 2000, source="user")]
+    tool = FunctionTool(pay, description="pay " * 300)
+    with rb.record(store, "s"):
+        await model(True, "y" * 3000).create(said, tools=[tool])
+    assert (await RathReplayChatCompletionClient(store.session("s")).create(said, tools=[tool])).content == "y" * 3000
+
+
+async def test_everything_is_given_back_and_a_foreign_memory_is_refused(store: rb.Store) -> None:
+    await wrap(swarm(True), store, "s").run(task="go")
+    team = swarm(True)
+    before = [(a._model_client, a._workbench, a._handoff_tools) for a in team._participants]
+    async with replaying(team, store.session("s")):
+        assert before[0][0] is not team._participants[0]._model_client
+    assert [(a._model_client, a._workbench, a._handoff_tools) for a in team._participants] == before
+
+    class Vectors(ListMemory.__bases__[0]):  # type: ignore[misc]
+        """A memory that lives elsewhere."""
+
+        update_context = query = add = clear = close = None
+
+    one = AssistantAgent("a", client("x"), memory=[])
+    one._memory = [Vectors()]
+    with pytest.raises(UnsupportedError, match="memory Vectors would be asked live"):
+        async with replaying(one, store.session("s")):
+            pass
+
+
+async def test_a_fork_replays_what_it_holds(store: rb.Store) -> None:
+    await wrap(round_robin(True), store, "s").run(task="go")
+    fork = store.session("s").fork("try")
+    runner = round_robin(False)
+    async with replaying(runner, fork) as tape:
+        result = await runner.run(task=TextMessage(content="go", source="user"))
+    assert [m.to_text() for m in result.messages] == ["go", "one", "two", "three", "four"]
+    assert tape.divergence is None

@@ -20,6 +20,7 @@ from rath_langgraph.messages import Lifted, lift
 from rath_langgraph.neutral import origin
 from rath_langgraph.state import checkpoint_body
 from rath_langgraph.threads import FRAMEWORK, Known, Line, Threads, Where, above, settle
+from rath_langgraph.upkeep import run_key
 
 _ATTEMPTS: Final = 50
 
@@ -142,7 +143,8 @@ class Put:
             foreign,
             self._around(encoder),
         )
-        drafts = [*lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=(self.key,))]
+        keys = (self.key, *run_key(self.facts, line, self.key.key))
+        drafts = [*lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=keys)]
         return drafts, lifted, Known("", state, lifted.feed, lifted.ids), encoder
 
     def _around(self, encoder: Encoder) -> list[Known]:

@@ -7,7 +7,7 @@ the ``a*`` methods run the same bodies on our own thread pool.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from heapq import merge
 from itertools import islice
@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import (
     ChannelVersions,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
@@ -27,15 +28,14 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.aio import in_thread
 from rath_bridge.model.chunk import Chunk, Key, draft
-from rath_bridge.model.kinds import Checkpoint, Compaction
+from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Store, open_store
-from rath_bridge.store.protocol import Ref
-from rath_bridge.verbs.transcript import transcript
+from rath_langgraph import upkeep
 from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, RUN, Threads, settle
+from rath_langgraph.threads import FRAMEWORK, Threads, settle
 
 _PAGE: Final = 128
 """Index entries read at once while listing."""
@@ -220,17 +220,29 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread: its checkpoints are not found any more, and its messages leave the transcript."""
-        backend = self.store.backend
-        chunk = backend.lookup(Key(FRAMEWORK, thread_id, "", "", RUN))
-        if chunk is not None:
-            line = self._threads.line(thread_id, "")
-            session = self.store.session(Ref(*line.where, "", 0).name)
-            said = tuple(entry.id for entry in transcript(list(session.chunks()), line.run))
-            if said:
-                gone = draft(Compaction(dropped=said, reason="deleted"), run=line.run, origin=origin())
-                session.append(gone, on_conflict="serialise")
-        backend.drop_keys(FRAMEWORK, thread_id)
-        self._threads.forget(thread_id)
+        upkeep.delete_thread(self._threads, thread_id)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Forget the checkpoints whose metadata has one of these ``run_id``, in all threads and namespaces."""
+        upkeep.delete_for_runs(self._threads, run_ids)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Fork a thread: all its checkpoints are found under the target too, and it goes on in a session of its own.
+
+        Raises:
+            NameInUseError: The target has checkpoints already.
+        """
+        upkeep.copy_thread(self._threads, source_thread_id, target_thread_id)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Keep the newest checkpoint of every namespace, with what its delta channels need; or nothing (``delete``)."""
+        upkeep.prune(self._threads, self.serde, thread_ids, strategy)
+
+    def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Writes to delta channels since they were last stored whole; only those are read."""
+        thread_id, namespace = _place(config)
+        wanted = _configurable(config).get("checkpoint_id") or None
+        return cast(Any, upkeep.delta_history(self._threads, self.serde, thread_id, namespace, wanted, channels))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Count up: small ints for a new thread; threads that came with text versions go on with those."""
@@ -279,6 +291,24 @@ class RathSaver(BaseCheckpointSaver[Any]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Async twin of `delete_thread`."""
         await in_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async twin of `delete_for_runs`."""
+        await in_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async twin of `copy_thread`."""
+        await in_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Async twin of `prune`."""
+        await in_thread(lambda: self.prune(thread_ids, strategy=strategy))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async twin of `get_delta_channel_history`."""
+        return await in_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
 
 def _configurable(config: RunnableConfig) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Source: ``langgraph.checkpoint.base`` (``Checkpoint``, ``CheckpointMetadata``, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -250,12 +250,17 @@ def task_body(
 
 
 def load_writes(
-    chunks: Iterable[Chunk], serde: SerializerProtocol, fetch: Fetch, *, ordered: bool = True
+    chunks: Iterable[Chunk],
+    serde: SerializerProtocol,
+    fetch: Fetch,
+    *,
+    ordered: bool = True,
+    channels: Container[str] | None = None,
 ) -> list[tuple[str, str, Any]]:
     """Fold the task chunks of one checkpoint into its pending writes.
 
     For each (task, index) the first regular write stands and the last special one; order is (task_path, task_id, index), or, unless
-    ``ordered``, as they were written.
+    ``ordered``, as they were written. With ``channels``, only writes to those are loaded.
     """
     rows: dict[tuple[str, int], tuple[str, list[Any]]] = {}
     for chunk in sorted(chunks, key=lambda c: (c.at, c.position)):
@@ -265,6 +270,8 @@ def load_writes(
         for row in body.writes:
             if replace or (task_id, row[0]) not in rows:
                 rows[task_id, row[0]] = (body.path, row)
+    if channels is not None:
+        rows = {place: found for place, found in rows.items() if found[1][1] in channels}
     wanted = {ref.digest for _, row in rows.values() for ref in _references(row)}
     found = fetch(wanted) if wanted else dict[Digest, bytes]()
     listed = list(rows.items())

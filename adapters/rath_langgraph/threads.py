@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
-from rath_bridge.model.kinds import Checkpoint, Run
+from rath_bridge.model.kinds import Checkpoint, Run, SessionStart
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
 from rath_bridge.session import Store, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
@@ -28,6 +28,8 @@ from rath_langgraph.state import State, read_state
 FRAMEWORK: Final = "langgraph"
 RUN: Final = "run"
 """``sub`` of the entry (key ``""``) that finds a namespace's run."""
+HOME: Final = "home"
+"""``sub`` of the entry (key ``""``) that finds where a copied thread goes on."""
 _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
@@ -134,7 +136,7 @@ class Threads:
         chunk = backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN))
         if chunk is not None and chunk.run is not None:
             line.run, line.run_chunk = chunk.run, chunk.id
-            line.where = self._located(chunk) or (native_name(FRAMEWORK, line.thread_id), "main")
+            line.where = self._copied(line) or self._located(chunk) or (native_name(FRAMEWORK, line.thread_id), "main")
         else:
             line.where = named(self.store, self.session) or self._thread_home(line)
             self._begin(line)
@@ -144,6 +146,14 @@ class Threads:
             where = self._tip_of(line, last)
             if where is not None:
                 line.tips[key.key] = line.where = where
+
+    def _copied(self, line: Line) -> Where | None:
+        """The branch that was opened for a copied thread."""
+        chunk = self.store.backend.lookup(Key(FRAMEWORK, line.thread_id, "", "", HOME))
+        if chunk is None:
+            return None
+        body = cast(SessionStart, chunk.body)
+        return body.name, body.branch
 
     def _thread_home(self, line: Line) -> Where:
         if line.namespace:
@@ -190,8 +200,9 @@ class Threads:
         return None
 
     def _candidates(self, line: Line, chunk: Chunk) -> Iterator[Ref]:
-        """The branches that hold a chunk: of the thread's own session, else of any."""
+        """The branches that hold a chunk: of the thread's own session, its own first, else of any."""
         here = [ref for ref in self.store.backend.refs(line.where[0]) if self._stands_on(ref, chunk)]
+        here.sort(key=lambda ref: ref.branch != line.where[1])
         yield from here or (ref for ref in self.store.backend.refs() if self._stands_on(ref, chunk))
 
     def append(self, line: Line, where: Where, drafts: Sequence[Draft]) -> Appended:

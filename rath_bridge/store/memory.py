@@ -194,6 +194,18 @@ class MemoryBackend:
                     del self._keys[scope], self._order[scope]
             return dropped
 
+    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
+        with self._lock:
+            copied = 0
+            for scope in [s for s in self._keys if s[:2] == (framework, native_id)]:
+                there = (framework, target, scope[2])
+                entries = self._keys.setdefault(there, {})
+                fresh = {place: found for place, found in self._keys[scope].items() if place not in entries}
+                entries.update(fresh)
+                self._order[there] = sorted(entries)
+                copied += len(fresh)
+            return copied
+
     def before_fork(self) -> None:
         """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""
         self._rested = self._lock.acquire(timeout=forking.WAIT)

@@ -185,6 +185,13 @@ class Backend(Reader, Protocol):
         """Remove index entries of a scope (of all namespaces; only some keys) and return how many; chunks stay."""
         ...
 
+    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
+        """Let every index entry of a native id, in all its namespaces, be found under another one too; return how many.
+
+        Chunks are not copied, and what stands under the target already stays.
+        """
+        ...
+
     def close(self) -> None:
         """Release connections. Safe to call twice."""
         ...

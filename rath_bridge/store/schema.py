@@ -113,4 +113,8 @@ PUT_ENTRY: Final = (
 )
 ENTRY: Final = "SELECT chunk FROM rath_entry WHERE scope = ? AND key = ? AND sub = ?"
 ENTRIES: Final = "SELECT key, sub, chunk FROM rath_entry WHERE scope = ?"
+COPY_ENTRIES: Final = (
+    "INSERT INTO rath_entry (scope, key, sub, chunk) SELECT CAST(? AS BIGINT), key, sub, chunk FROM rath_entry WHERE scope = ? "
+    "ON CONFLICT (scope, key, sub) DO NOTHING RETURNING 1"
+)
 DROP_ENTRIES: Final = "DELETE FROM rath_entry WHERE scope = ?"

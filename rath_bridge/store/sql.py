@@ -289,6 +289,17 @@ class SqlBackend(ABC):
                         dropped += len(tx.all(sql, (number, text_bytes(key))))
         return dropped
 
+    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
+        copied = 0
+        with self.writing() as tx:
+            for number, found_id, namespace in tx.all(schema.SCOPES, (text_bytes(framework),)):
+                if bytes_text(found_id) != native_id:
+                    continue
+                scope = (text_bytes(framework), text_bytes(target), bytes(namespace))
+                tx.run(schema.PUT_SCOPE, scope)
+                copied += len(tx.all(schema.COPY_ENTRIES, (tx.all(schema.SCOPE, scope)[0][0], number)))
+        return copied
+
     # ---------------------------------------------------------------- read
 
     def refs(self, session: str | None = None) -> list[Ref]:

@@ -510,6 +510,22 @@ class StoreContract:
         done = backend.append("s", "main", [note("new", once=keys[-1])], head=made.ref.head)
         assert done.written == 1
 
+    def test_keys_are_found_under_another_id_too(self, backend: Backend) -> None:
+        keys = [Key("made", "1", ns, key, sub) for ns in ("", "n") for key in ("a", "b") for sub in ("", "w")]
+        made = begin(backend)
+        made = backend.append("s", "main", [note(key.key, keys=(key,)) for key in keys], head=made.ref.head)
+        backend.append("s", "main", [note("own", keys=(Key("made", "2", "", "b", "w"),))], head=made.ref.head)
+        assert backend.copy_keys("made", "1", "2") == 7  # one stood there
+        assert backend.scopes("made") == [("1", ""), ("1", "n"), ("2", ""), ("2", "n")]
+        for namespace in ("", "n"):
+            here, there = backend.scan("made", "1", namespace), backend.scan("made", "2", namespace)
+            assert [(k.namespace, k.key, k.sub) for k, _ in here] == [(k.namespace, k.key, k.sub) for k, _ in there]
+            assert sum(a.id != b.id for (_, a), (_, b) in zip(here, there, strict=True)) == (namespace == "")
+        backend.drop_keys("made", "1")
+        assert len(backend.scan("made", "2", "n")) == 4
+        assert backend.copy_keys("made", "1", "3") == 0
+        assert backend.scopes("made", "3") == []
+
     # ---------------------------------------------------------------- many at once
 
     def test_writers_in_threads_lose_nothing(self, backend: Backend) -> None:

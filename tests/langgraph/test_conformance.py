@@ -1,4 +1,4 @@
-"""LangGraph's own conformance suite, base capabilities, on every store."""
+"""LangGraph's own conformance suite, every capability, on every store."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 import rath_bridge as rb
 from rath_langgraph import RathSaver
 
-BASE = {"put", "put_writes", "get_tuple", "list", "delete_thread"}
+ALL = {"put", "put_writes", "get_tuple", "list", "delete_thread", "delete_for_runs", "copy_thread", "prune"}
 
 
-async def test_the_base_capabilities_hold(store_url: str) -> None:
+async def test_every_capability_holds(store_url: str) -> None:
     stores = [rb.open_store(store_url)]
 
     @checkpointer_test(name="RathSaver")
     async def saver() -> AsyncIterator[RathSaver]:
         yield RathSaver(stores[0])
 
-    report = await validate(saver, capabilities=BASE)
+    report = await validate(saver, capabilities=ALL)
     failures = {name: result.failures for name, result in report.results.items() if result.failures}
     assert not failures
-    assert {name for name, result in report.results.items() if result.passed} == BASE
-    assert sum(result.tests_passed for result in report.results.values()) == 58
+    assert {name for name, result in report.results.items() if result.passed} == ALL
+    assert sum(result.tests_passed for result in report.results.values()) == 81
     stores[0].close()
 
 

@@ -73,11 +73,7 @@ def _block(part: Part) -> str:
     if isinstance(part, ToolCallResponsePart):
         return f"**answers**{_id(part.id)}\n\n{_fenced(part.response)}"
     if isinstance(part, UriPart):
-        return (
-            f"![{_line(part.modality)}](<{_line(part.uri)}>)"
-            if part.modality == "image"
-            else f"[{_line(part.modality)}](<{_line(part.uri)}>)"
-        )
+        return f"{'!' if part.modality == 'image' else ''}[{_line(part.modality)}](<{_line(part.uri)}>)"
     if isinstance(part, BlobPart):
         return f"*({_line(part.modality)}, {len(part.content)} bytes, {_line(part.mime_type or 'unknown type')})*"
     if isinstance(part, FilePart):
@@ -107,4 +103,4 @@ def _id(call_id: str | None) -> str:
 
 def _line(text: str) -> str:
     """A foreign text within a line of ours."""
-    return " ".join(inert(text).replace("`", "'").split())
+    return inert(" ".join(text.replace("`", "'").split()))

@@ -46,7 +46,8 @@ _MARKS: Final = frozenset({
 })  # fmt: skip
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 _TEXTS: Final = frozenset({"input_text", "output_text", "text"})
-_PARTS: Final = frozenset({*_TEXTS, "input_image", "input_file", "input_audio", "refusal"})
+_OURS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
+"""Content parts that no chat message has."""
 
 
 # ------------------------------------------------------------------ in
@@ -86,10 +87,8 @@ def _is_marked(one: Mapping[str, Any]) -> bool:
     """Whether an item is none of a chat message's forms."""
     content = one.get("content")
     parts = cast("list[Any]", content) if isinstance(content, list) else []
-    return "type" in one or any(
-        isinstance(part, Mapping) and cast("Mapping[str, Any]", part).get("type") in _PARTS - {"text", "refusal", "input_audio"}
-        for part in parts
-    )
+    kinds = {cast("Mapping[str, Any]", part).get("type") for part in parts if isinstance(part, Mapping)}
+    return "type" in one or not kinds.isdisjoint(_OURS)
 
 
 def documents(obj: Any) -> Iterable[tuple[str | None, Any]]:
@@ -235,10 +234,10 @@ def encode(session: Session, /) -> tuple[Any, LossReport]:
     turns = paired(turns, chunks, losses, _SHAPE)
     items = [turn.item for turn in turns]
     head = next((home[chunk.id][1] for chunk in reversed(heads) if chunk.id in home), None)
-    found: Any = (
-        items if head is None else {**head, _around({**head, "input": [{"type": "message", "role": "user"}]}) or "input": items}
-    )
-    return found, LossReport(tuple(losses), manifest(turns))
+    if head is None:
+        return items, LossReport(tuple(losses), manifest(turns))
+    field = "output" if head.get("object") == "response" and "output" in head else "input"
+    return {**head, field: items}, LossReport(tuple(losses), manifest(turns))
 
 
 def dumps(native: Any, /) -> bytes:

@@ -1,7 +1,8 @@
-"""The rath_bridge adapter for MCP: every tool call on the record, from any host.
+"""The rath_bridge adapter for MCP: every tool call on the record, from any host, and back again.
 
 ``record_client(client_session, store, session="name")`` records one client in process, ``record_clients`` all that are made
-inside a block. `rath_mcp.record` folds raw JSON frames and imports no ``mcp``; it is what a proxy uses, too.
+inside a block; ``rath-bridge mcp record`` is the proxy for all others. ``replay_server(session)`` answers from the record,
+``session_server(store)`` shows it. `rath_mcp.record` folds raw JSON frames and imports no ``mcp``; proxies use it, too.
 """
 
 from __future__ import annotations
@@ -18,16 +19,25 @@ if TYPE_CHECKING:
     from rath_mcp.client import ClientRecorder as ClientRecorder
     from rath_mcp.client import record_client as record_client
     from rath_mcp.client import record_clients as record_clients
+    from rath_mcp.replay import ReplayServer as ReplayServer
+    from rath_mcp.replay import replay_server as replay_server
+    from rath_mcp.server import SessionServer as SessionServer
+    from rath_mcp.server import session_server as session_server
+    from rath_mcp.serving import serve as serve
     from rath_mcp.streams import tee as tee
 
 name: Final = "mcp"
 extra: Final = "mcp"
 SUPPORTED: Final[Mapping[str, str]] = {"mcp": ">=1.28,<3"}
 
-_PUBLIC: Final = {"record_client": "client", "record_clients": "client", "tee": "streams", "ClientRecorder": "client"}
+_PUBLIC: Final = {
+    "record_client": "client", "record_clients": "client", "tee": "streams", "ClientRecorder": "client", "replay_server": "replay",
+    "ReplayServer": "replay", "session_server": "server", "SessionServer": "server", "serve": "serving",
+}  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "ClientRecorder", "decode", "encode", "extra", "name", "recognises", "record_client", "record_clients", "tee",
+    "SUPPORTED", "ClientRecorder", "ReplayServer", "SessionServer", "decode", "encode", "extra", "name", "recognises",
+    "record_client", "record_clients", "replay_server", "serve", "session_server", "tee",
 ]  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rath_bridge.cli.face import Face, verb
+from rath_bridge.cli.face import Face, NameArgument, verb
+from rath_bridge.verbs.inert import inert
 from rath_mcp import wrapping
 
 app = typer.Typer(name="mcp", no_args_is_help=True, help="Record, replay and serve MCP.", rich_markup_mode=None)
@@ -28,4 +29,41 @@ def record(face: Face, server: Server, session: SessionName = None, durable: Dur
     return wrapping.record(face.url, session, durable, server)
 
 
-verb(app)(record)
+def replay(
+    face: Face,
+    name: NameArgument,
+    no_hold: Annotated[
+        bool, typer.Option("--no-hold", help="Answer at once what was given up unanswered, with an error.")
+    ] = False,
+) -> int:
+    """Be an MCP server over stdio that answers from a session's record, and touches nothing.
+
+    The n-th of equal requests gets the n-th recorded answer; one that is not on record is an error. Misses are listed on standard
+    error at the end; then the status is 1.
+    """
+    from rath_mcp.replay import replay_server
+    from rath_mcp.serving import serve
+
+    server = replay_server(face.session(name), hold=not no_hold)
+    serve(server)
+    for miss in server.misses:
+        face.err.print(f"rath-bridge: not on record: {inert(str(miss))}", soft_wrap=True)
+    unused = len(server.unused)
+    if server.misses or unused:
+        face.err.print(
+            f"rath-bridge: {server.served} served, {len(server.misses)} not on record, {unused} on record and not asked for"
+        )
+    return 1 if server.misses else 0
+
+
+def serve(face: Face) -> int:
+    """Be an MCP server over stdio that shows the store's sessions, read-only: as resources, and as tools."""
+    from rath_mcp.server import session_server
+    from rath_mcp.serving import serve
+
+    serve(session_server(face.store))
+    return 0
+
+
+for one in (record, replay, serve):
+    verb(app)(one)

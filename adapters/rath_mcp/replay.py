@@ -1,0 +1,179 @@
+"""The replay server: ``rath-bridge mcp replay SESSION`` answers a host from the record, and touches nothing.
+
+The n-th of several equal requests gets the n-th recorded answer; ``_meta`` does not count, so the record of one protocol era serves
+clients of the other. A request that is not on record is an error, never a guess. Listings, pings and other housekeeping may be
+asked as often as a client likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rath_bridge.session import Session
+from rath_mcp.bodies import HOUSEKEEPING
+from rath_mcp.frames import mapping, shape
+from rath_mcp.serving import METHOD_NOT_FOUND, VERSIONS, Json, error, hello, result
+from rath_mcp.tape import Exchange, key_of, name_of, tape
+
+MISS: Final = -32004
+"""Code of the error for a request that is not on record (of the range that JSON-RPC leaves to servers)."""
+CLOSED: Final = -32000
+TIMEOUT: Final = -32001
+_EMPTY: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+_LISTS: Final = {
+    "tools/list": "tools", "resources/list": "resources", "resources/templates/list": "resourceTemplates", "prompts/list": "prompts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A request that the record does not answer."""
+
+    method: str
+    params: Any
+    problem: str
+    """What the record has instead."""
+
+    def __str__(self) -> str:
+        return f"{name_of(self.method, self.params)}: {self.problem}"
+
+
+@dataclass(slots=True, eq=False)
+class ReplayServer:
+    """Answers from a tape; see `rath_mcp.serving.serve`."""
+
+    exchanges: list[Exchange]
+    hold: bool = True
+    """Leave a request unanswered that was given up unanswered (a timeout): the client gives up again, as it did."""
+    misses: list[Miss] = field(default_factory=list[Miss])
+    served: int = 0
+    _waiting: dict[str, list[Exchange]] = field(default_factory=dict[str, list[Exchange]])
+    _last: dict[str, Exchange] = field(default_factory=dict[str, Exchange])
+
+    def __post_init__(self) -> None:
+        for one in self.exchanges:
+            self._waiting.setdefault(one.key, []).append(one)
+
+    @property
+    def unused(self) -> tuple[Exchange, ...]:
+        """Recorded calls that nobody has asked for; housekeeping aside."""
+        left = {id(one) for waiting in self._waiting.values() for one in waiting}
+        idle = HOUSEKEEPING | {"initialize", "server/discover"}
+        return tuple(one for one in self.exchanges if id(one) in left and one.method not in idle)
+
+    def answer(self, message: Any) -> Iterable[Json]:
+        """Return what the recorded server said."""
+        if shape(message) != "request":
+            return []
+        request_id, method, params = message["id"], message["method"], message.get("params")
+        if method == "initialize":
+            return [result(request_id, self._hello(params))]
+        if method == "server/discover":
+            return [self._discovered(request_id)]
+        if method in _EMPTY:
+            return [result(request_id, {})]
+        one = self._next(method, params)
+        if one is None:
+            return [self._miss(request_id, method, params)]
+        self.served += method not in HOUSEKEEPING
+        return self._again(one, request_id, params)
+
+    def _next(self, method: str, params: Any) -> Exchange | None:
+        key = key_of(method, params)
+        waiting = self._waiting.get(key)
+        if waiting:
+            self._last[key] = waiting.pop(0)
+            return self._last[key]
+        if method in HOUSEKEEPING:
+            return self._last.get(key) or self._listed(method, params)
+        return None
+
+    def _listed(self, method: str, params: Any) -> Exchange | None:
+        """A listing that the recorded client never asked for: what the record shows to exist, said to be inferred."""
+        if method not in _LISTS or mapping(params).get("cursor") is not None:
+            return None
+        found: list[Json] = []
+        if method == "tools/list":
+            names = {str(mapping(one.params).get("name")) for one in self.exchanges if one.method == "tools/call"}
+            found = [{"name": name, "inputSchema": {"type": "object"}} for name in sorted(names)]
+        value = {_LISTS[method]: found, "_meta": {"rath-bridge/basis": "inferred"}}
+        return Exchange(method, params, (0, 0), {"result": value})
+
+    def _again(self, one: Exchange, request_id: Any, params: Any) -> list[Json]:
+        token = mapping(mapping(params).get("_meta")).get("progressToken")
+        told: list[Json] = []
+        for message in one.told:
+            if message["method"] != "notifications/progress":
+                told.append(message)
+            elif token is not None:
+                told.append({**message, "params": {**message["params"], "progressToken": token}})
+        if one.answer is not None:
+            return [*told, {"jsonrpc": "2.0", "id": request_id, **one.answer}]
+        if not one.given_up:
+            return [*told, error(request_id, CLOSED, f"on record this call was never answered: {one.reason}")]
+        if self.hold:
+            return told
+        return [*told, error(request_id, TIMEOUT, f"on record the client gave up waiting: {one.reason or 'no answer'}")]
+
+    def _miss(self, request_id: Any, method: str, params: Any) -> Json:
+        name = name_of(method, params)
+        same = [one for one in self.exchanges if one.name == name and one.method == method]
+        equal = sum(one.key == key_of(method, params) for one in same)
+        if equal:
+            problem = f"the record has {equal} such call(s), and all have been served"
+        elif same:
+            problem = f"the record has {len(same)} call(s) of it, with other arguments"
+        else:
+            problem = "the record has no call of it"
+        self.misses.append(Miss(method, params, problem))
+        data = {"recorded": [_without_meta(one.params) for one in same[:5]]}
+        return error(request_id, MISS, f"not on record: {name}: {problem}", data)
+
+    def _recorded(self, method: str) -> Mapping[str, Any]:
+        found = (mapping(mapping(one.answer).get("result")) for one in self.exchanges if one.method == method)
+        return next((one for one in found if one), mapping(None))
+
+    def _hello(self, params: Any) -> Json:
+        recorded = self._recorded("initialize")
+        if not recorded:  # the record is of the era without a handshake, or of no MCP server at all
+            later = self._recorded("server/discover")
+            info = mapping(mapping(later.get("_meta")).get("io.modelcontextprotocol/serverInfo")) or _US
+            capabilities = later.get("capabilities") or self._offers()
+            instructions = later.get("instructions")
+            return hello(params, info, capabilities, instructions if isinstance(instructions, str) else None)
+        version = mapping(params).get("protocolVersion")
+        spoken = version if version in VERSIONS else recorded.get("protocolVersion", VERSIONS[-1])
+        return {**recorded, "protocolVersion": spoken}
+
+    def _discovered(self, request_id: Any) -> Json:
+        recorded = self._recorded("server/discover")
+        if recorded:
+            return result(request_id, dict(recorded))
+        return error(request_id, METHOD_NOT_FOUND, "the record is of the era with a handshake: send initialize")
+
+    def _offers(self) -> Json:
+        methods = {one.method.partition("/")[0] for one in self.exchanges}
+        return {name: {} for name in ("tools", "resources", "prompts") if name in methods}
+
+
+_US: Final = {"name": "rath-bridge replay", "version": "1"}
+
+
+def _without_meta(params: Any) -> Json:
+    return {key: value for key, value in mapping(params).items() if key != "_meta"}
+
+
+def replay_server(session: Session, *, hold: bool = True) -> ReplayServer:
+    """Return a server that answers MCP requests from what a session has on record.
+
+    Args:
+        session: Its calls to MCP servers, recorded by `rath_mcp`, and tool calls that other adapters recorded.
+        hold: Leave a request unanswered that was given up unanswered; False answers it with a timeout's error at once.
+
+    Returns:
+        A server for `rath_mcp.serving.serve`, or for your own transport: ``answer(message)`` returns the messages to send. Look at
+        its ``misses`` and ``unused`` when the run is over.
+    """
+    return ReplayServer(tape(session), hold=hold)

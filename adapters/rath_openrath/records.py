@@ -14,7 +14,7 @@ FRAMEWORK: Final = "openrath"
 SCHEMA: Final = 1
 KINDS: Final = {"system": "system", "user": "user", "assistant": "assistant", "tool_result": "tool"}
 """Chunk kind to role."""
-RECORDS: Final = frozenset({"header", "chunk", "trailer"})
+RECORDS: Final = ("header", "chunk", "trailer")
 _ROW: Final = frozenset({"id", "parent_session_ids", "lineage_operator", "lineage_kind", "chunk_count"})
 
 Record = dict[str, Any]

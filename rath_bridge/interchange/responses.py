@@ -44,7 +44,7 @@ _MARKS: Final = frozenset({
     "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output", "mcp_call", "mcp_list_tools",
     "mcp_approval_request", "mcp_approval_response", "tool_search_call", "tool_search_output", "compaction",
 })  # fmt: skip
-_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
+_ROLES: Final = ("user", "assistant", "system", "developer")
 _TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 _OURS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
 """Content parts that no chat message has."""
@@ -87,8 +87,8 @@ def _is_marked(one: Mapping[str, Any]) -> bool:
     """Whether an item is none of a chat message's forms."""
     content = one.get("content")
     parts = cast("list[Any]", content) if isinstance(content, list) else []
-    kinds = {cast("Mapping[str, Any]", part).get("type") for part in parts if isinstance(part, Mapping)}
-    return "type" in one or not kinds.isdisjoint(_OURS)
+    kinds = [cast("Mapping[str, Any]", part).get("type") for part in parts if isinstance(part, Mapping)]
+    return "type" in one or any(isinstance(kind, str) and kind in _OURS for kind in kinds)
 
 
 def documents(obj: Any) -> Iterable[tuple[str | None, Any]]:

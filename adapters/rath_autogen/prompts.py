@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from autogen_core import FunctionCall
+from autogen_core.models import FunctionExecutionResult
 
 from rath_autogen.natives import to_bytes
 from rath_bridge.model.digests import Digest, digest
@@ -21,8 +24,12 @@ class Prompts:
         self._redactor = redactor
         self.told = False
         """Whether what the model can is on record."""
+        self.tools: list[Any] = []
+        """Schemas of the tools that were offered last, as JSON values."""
         self._tree: Tree | None = None
         self._written: set[bytes] = set()
+        self._last: list[tuple[Any, str, bytes, bytes]] = []
+        """Messages of the last call that are texts: a text cannot change, so the same object with the same text is not looked at again."""
         self._known: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
 
     def grow(self, messages: Sequence[Any]) -> tuple[Tree, dict[Digest, bytes]]:
@@ -31,7 +38,7 @@ class Prompts:
         Args:
             messages: ``LLMMessage`` objects; secrets are taken out before anything is hashed.
         """
-        items = [self._item(message) for message in messages]
+        items = self._items(messages)
         tree, nodes = list_tree([name for name, _ in items], self._tree)
         return tree, nodes | {name.hex(): data for name, data in items if name not in self._written}
 
@@ -40,11 +47,28 @@ class Prompts:
         self._tree = tree
         self._written.update(tree.items)
 
+    def _items(self, messages: Sequence[Any]) -> list[tuple[bytes, bytes]]:
+        last, found = self._last, list[tuple[bytes, bytes]]()
+        count = len(last)
+        for index, message in enumerate(messages):
+            if index < count and (held := last[index])[0] is message and held[1] is message.content:
+                found.append((held[2], held[3]))
+            else:
+                found.append(self._item(message))
+        self._last = [
+            (message, message.content if isinstance(message.content, str) else "", *item)
+            for message, item in zip(messages, found, strict=True)
+        ]
+        return found
+
     def _item(self, message: Any) -> tuple[bytes, bytes]:
         """Digest and bytes of a message; remembered by its values, never by the object, which its owner may change."""
         content = message.content
-        if not isinstance(content, str):
-            return self._encode(message)
+        if isinstance(content, list):
+            held = _values(cast("list[Any]", content))
+            if held is None:
+                return self._encode(message)
+            content = held
         key = (message.type, content, getattr(message, "source", None), getattr(message, "thought", None))
         found = self._known.get(key)
         if found is None:
@@ -58,3 +82,16 @@ class Prompts:
         if self._redactor is not None:
             data = self._redactor.text(data.decode()).encode()
         return bytes.fromhex(digest(data)), data
+
+
+def _values(content: list[Any]) -> tuple[Any, ...] | None:
+    """Calls and results by their values; None where there is anything else (an image)."""
+    found: list[Any] = []
+    for item in content:
+        if isinstance(item, FunctionCall):
+            found.append((item.id, item.arguments, item.name))
+        elif isinstance(item, FunctionExecutionResult):
+            found.append((item.content, item.name, item.call_id, item.is_error))
+        else:
+            return None
+    return tuple(found)

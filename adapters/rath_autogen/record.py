@@ -222,8 +222,10 @@ class _Call:
             problem = f"{type(error).__name__}: {error}"[:2000]
         elif error is None and result is None:
             problem = "the stream ended without a result"
+        request = asking(*self._asked, known=prompts.tools)
+        prompts.tools = request.get("tools", prompts.tools)
         body = Inference(
-            provider=_provider(inner), model=_model(inner), agent=asker(self._run and self._run.name), request=asking(*self._asked),
+            provider=_provider(inner), model=_model(inner), agent=asker(self._run and self._run.name), request=request,
             input=tree.ref, output=tuple(part_to_json(part) for part in _output(result, self._said)), streamed=self._streamed,
             finish_reasons=(result.finish_reason,) if result else (), usage=_usage(result), time_to_first_chunk=self._first,
             duration=monotonic() - self._started, error=problem,
@@ -256,10 +258,19 @@ def asking(
     tool_choice: ToolChoice,
     json_output: bool | type[BaseModel] | None,
     extra: Mapping[str, Any] | None,
+    known: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    """What was asked for beside the messages, as JSON values."""
+    """What was asked for beside the messages, as JSON values.
+
+    Args:
+        tools: What the model may call.
+        tool_choice: Whether it must.
+        json_output: The form of its answer.
+        extra: Arguments for the provider.
+        known: Schemas that were made JSON values before: the same ones are not looked at again.
+    """
+    schemas = [tool.schema if isinstance(tool, Tool) else tool for tool in tools]
     found: dict[str, Any] = {
-        "tools": [tool.schema if isinstance(tool, Tool) else tool for tool in tools],
         "tool_choice": tool_choice.name if isinstance(tool_choice, Tool) else tool_choice,
         "params": {key: _plain(value) for key, value in (extra or {}).items()},
     }
@@ -267,7 +278,8 @@ def asking(
         found["output_schema"] = json_output.model_json_schema()
     elif json_output is not None:
         found["json_output"] = json_output
-    return {key: _plain(value) for key, value in found.items() if value not in ([], {})}
+    kept = {"tools": known if schemas == known else _plain(schemas)} if schemas else {}
+    return kept | {key: _plain(value) for key, value in found.items() if value not in ([], {})}
 
 
 def _plain(value: Any) -> Any:

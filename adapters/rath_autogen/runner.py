@@ -12,6 +12,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import ToolCallRequestEvent
 from autogen_core import CancellationToken
 
+from rath_autogen.capture import members
 from rath_autogen.guard import guarded
 from rath_autogen.handover import Handover, known, prepare, task_messages
 from rath_autogen.ledger import Ledger, close_ledger, open_ledger
@@ -114,7 +115,7 @@ class Wrapped:
         transcriber = Transcriber(recorder, describe(self.runner), handover, ledger)
         run = transcriber.begin(task)
         stream = self.runner.run_stream(task=task, cancellation_token=token, output_task_messages=output_task_messages)
-        status, problem = "ok", None
+        status, problem, alone = "ok", None, not members(self.runner)
         try:
             while True:
                 mark = open_ledger(ledger)
@@ -126,7 +127,9 @@ class Wrapped:
                 finally:
                     close_ledger(mark)
                 transcriber.came(item)
-                if isinstance(item, ToolCallRequestEvent):  # an agent on its own has not started the tools yet
+                if alone and isinstance(
+                    item, ToolCallRequestEvent
+                ):  # it has not started the tools yet; in a team they run already
                     await in_thread(recorder.flush)
                 yield item
         except GeneratorExit:

@@ -57,14 +57,14 @@ def message(body: Message) -> dict[str, Any]:
     return found
 
 
-def messages(items: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return a model call's items, in the framework's JSON, as messages."""
-    return [_message(item) for item in items]
+def messages(items: Iterable[Any], default: str = "user") -> list[dict[str, Any]]:
+    """Return a model call's items, in the framework's JSON, as messages; ``default`` is the role of a bare text."""
+    return [_message(item, default) for item in items]
 
 
 def output(items: Sequence[Any], finish_reasons: Sequence[str]) -> list[dict[str, Any]]:
     """Return what a model said as one message of all its items, with why it stopped."""
-    found = messages(items)
+    found = messages(items, "assistant")
     role = next((one["role"] for one in found), "assistant")
     reason = finish_reason(finish_reasons[0]) if finish_reasons else "stop"
     parts = [one for each in found for one in each["parts"]]
@@ -77,9 +77,9 @@ def finish_reason(text: str) -> str:
             "end_turn": "stop", "max_tokens": "length"}.get(text, text)  # fmt: skip
 
 
-def _message(item: Any) -> dict[str, Any]:
+def _message(item: Any, default: str) -> dict[str, Any]:
     if isinstance(item, str):
-        return {"role": "user", "parts": [{"type": "text", "content": item}]}
+        return {"role": default, "parts": [{"type": "text", "content": item}]}
     if not isinstance(item, Mapping):
         return {"role": "unknown", "parts": [{"type": "unknown", "content": item}]}
     data: Mapping[str, Any] = cast("Mapping[str, Any]", item)

@@ -83,6 +83,7 @@ def _trajectory(obj: Any, parent: str | None, path: str) -> Iterator[Draft]:
     steps = shapes.rows(found.get("steps"), _PLACE, f"{dot}steps")
     subagents = shapes.rows(found.get("subagent_trajectories"), _PLACE, f"{dot}subagent_trajectories")
     version = shapes.text(found.get("schema_version"), _PLACE, f"{dot}schema_version").removeprefix("ATIF-v")
+    version = version.encode("utf-8", "backslashreplace").decode()[:40]
     ids = [shapes.text_or_none(found.get(field), _PLACE, dot + field) for field in ("trajectory_id", "session_id")]
     head: dict[str, Any] = {**found, "steps": [], **({"subagent_trajectories": []} if subagents else {})}
     run = "atif-" + key([parent, *ids, None if any(ids) else head])[:24]

@@ -157,7 +157,7 @@ def _steps(turns: Sequence[Turn], out: _Out) -> list[Any]:
             steps.append({"step_id": 1, "source": "system", "message": ""})
             at = 0
         observation = dict(steps[at].get("observation") or {"results": []})
-        observation["results"] = [*observation["results"], result]
+        observation["results"] = [*(observation.get("results") or ()), result]
         steps[at] = {**steps[at], "observation": observation}
     return steps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from threading import RLock
@@ -14,6 +14,7 @@ from rath_bridge.errors import ConflictError, MissingChunkError, MissingObjectEr
 from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.store import forking
+from rath_bridge.store.arriving import Arrival, Landing, as_draft, check
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
 _Scope = tuple[str, str, str]
@@ -29,6 +30,8 @@ class _Row(NamedTuple):
     position: int
     generation: int
     line: _Line
+    arrived: Chunk | None = None
+    """What an ingest brought, where the draft does not tell it all: an erased body, unknown fields."""
 
 
 @dataclass(slots=True)
@@ -147,6 +150,8 @@ class MemoryBackend:
 
     def _chunk(self, row: _Row) -> Chunk:
         item = row.draft
+        if row.arrived is not None:
+            return replace(row.arrived, position=row.position, generation=row.generation, load=self.objects)
         return Chunk(
             id=row.id, kind=item.kind, parents=row.parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
             size=len(item.body), body_bytes=item.body, position=row.position, generation=row.generation, load=self.objects,
@@ -172,13 +177,49 @@ class MemoryBackend:
             self._add([first], [], line)
             for row in list(self._line(source, 0, None)):
                 above = line.rows[-1]
-                name = digest(render_envelope(row.draft, (above.id,)))
-                moved = _Row(name, row.draft, (above.id,), len(line.rows), len(line.rows), line)
+                arrived = row.arrived and replace(row.arrived, parents=(above.id,), raw=None)
+                name = digest(render_envelope(row.draft, (above.id,)) if arrived is None else arrived.envelope)
+                arrived = arrived and replace(arrived, id=name)
+                moved = _Row(name, row.draft, (above.id,), len(line.rows), len(line.rows), line, arrived)
                 self._rows[name] = moved
                 line.rows.append(moved)
             last = line.rows[-1]
             self._tips[session, branch] = _Tip(last, True, [RefMove(now(), None, last.id, reason)])
             return Ref(session, branch, last.id, last.position)
+
+    def ingest(self, arrivals: Iterable[Arrival], landings: Sequence[Landing], *, reason: str = "import") -> int:
+        with self._lock:
+            fresh: dict[Digest, _Row] = {}
+            objects: dict[Digest, bytes] = {}
+            for arrival in arrivals:
+                chunk = arrival.chunk
+                check(arrival)
+                objects.update(arrival.objects)
+                if chunk.id in self._rows or chunk.id in fresh:
+                    continue
+                above = [fresh.get(name) or self._need(name) for name in chunk.parents]
+                line = above[0].line if above else _Line(None, 0)
+                if above and (above[0].id not in fresh or line.rows[-1] is not above[0]):
+                    line = _Line(above[0], above[0].position + 1)
+                odd = chunk if chunk.body_bytes is None or chunk.raw is not None else None
+                generation = max([row.generation for row in above], default=-1) + 1
+                row = _Row(chunk.id, as_draft(chunk), chunk.parents, line.start + len(line.rows), generation, line, odd)
+                line.rows.append(row)
+                fresh[chunk.id] = row
+            tips = [fresh.get(landing.tip) or self._need(landing.tip) for landing in landings]
+            for landing in landings:
+                tip = self._tips.get((landing.session, landing.branch))
+                if landing.head is None and tip is not None:
+                    raise NameInUseError(landing.name)
+                if landing.head is not None and (tip is None or tip.row.id != landing.head):
+                    raise ConflictError(landing.name, landing.head, tip and tip.row.id)
+            self._rows.update(fresh)
+            self._objects.update(objects)
+            for landing, row in zip(landings, tips, strict=True):
+                tip = self._tips.setdefault((landing.session, landing.branch), _Tip(row, False, []))
+                tip.moves.append(RefMove(now(), landing.head, row.id, reason))
+                tip.row, tip.owns = row, False
+            return len(fresh)
 
     def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
         with self._lock:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from rath_bridge.model.chunk import Chunk, Draft, Key
 from rath_bridge.model.digests import Digest
+from rath_bridge.store.arriving import Arrival, Landing
 
 OnConflict = Literal["serialise", "branch", "raise"]
 """What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of
@@ -178,6 +179,27 @@ class Backend(Reader, Protocol):
             source: Head of the line to copy.
             first: The root chunk that tells where it came from.
             reason: For the reflog.
+        """
+        ...
+
+    def ingest(self, arrivals: Iterable[Arrival], landings: Sequence[Landing], *, reason: str = "import") -> int:
+        """Keep chunks with the ids that they have elsewhere, and let refs stand at them; one transaction.
+
+        Chunks that stand already are passed over: what was erased here stays erased. Unknown fields of an envelope stay too.
+
+        Args:
+            arrivals: Parents before children.
+            landings: Refs to create, or to move from where the caller saw them.
+            reason: For the reflogs.
+
+        Returns:
+            How many chunks are new.
+
+        Raises:
+            CorruptStoreError: A chunk or an object is not what its name says.
+            MissingChunkError: A parent, or the tip of a ref, neither stands here nor arrived.
+            NameInUseError: A ref that should be created exists.
+            ConflictError: A ref has moved meanwhile.
         """
         ...
 

@@ -98,6 +98,9 @@ PUT_REF: Final = (
 )
 MOVE_REF: Final = "UPDATE rath_ref SET tip = ?, owns = 1, head = ?, generation = ? WHERE n = ?"
 REFS: Final = "SELECT session, branch, tip, head FROM rath_ref r"
+PLACES_AMONG: Final = "SELECT n, id, generation FROM rath_chunk WHERE id IN (...)"
+LAND_REF: Final = "UPDATE rath_ref SET tip = ?, owns = 0, head = ?, generation = ? WHERE n = ?"
+"""A ref that arrives does not own the end of its line: others may stand further on it."""
 PUT_MOVE: Final = "INSERT INTO rath_reflog (ref, at, old, new, reason) VALUES (?, ?, ?, ?, ?)"
 MOVES: Final = "SELECT at, old, new, reason FROM rath_reflog WHERE ref = ? ORDER BY n"
 

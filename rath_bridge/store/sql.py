@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import orjson
@@ -15,6 +16,7 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, now, render_
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import references
 from rath_bridge.store import rows, schema
+from rath_bridge.store.arriving import GATE, Arrival, Landing, check
 from rath_bridge.store.objects import put_objects, read_objects
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
@@ -274,6 +276,65 @@ class SqlBackend(ABC):
             self._put_ref(tx, session, branch, number, above, None, terms[reason])
         self._remember(terms)
         return Ref(session, branch, above, position)
+
+    def ingest(self, arrivals: Iterable[Arrival], landings: Sequence[Landing], *, reason: str = "import") -> int:
+        known: dict[Digest, _Place] = {}
+        ends: set[int] = set()
+        written = 0
+        with self.writing() as tx:
+            self.claim(tx, [GATE])
+            terms = dict(self._intern(tx, {reason}))
+            waiting = iter(arrivals)
+            while page := list(islice(waiting, PAGE)):
+                words = {text for one in page for text in (one.chunk.kind, one.chunk.run, one.chunk.origin) if text is not None}
+                terms.update(self._intern(tx, words))
+                named = {name for one in page for name in (one.chunk.id, *one.chunk.parents) if name not in known}
+                standing = tx.among(schema.PLACES_AMONG, sorted(map(_raw, named)))
+                known.update({bytes(row[1]).hex(): self._place(tx, *row) for row in standing})
+                fresh: list[Arrival] = []
+                out: list[tuple[Any, ...]] = []
+                for one in page:
+                    check(one)
+                    if one.chunk.id not in known:
+                        place = self._arrive(tx, one.chunk, known, ends)
+                        known[one.chunk.id] = place
+                        fresh.append(one)
+                        out.append(_arrived_row(one.chunk, place, terms))
+                put_objects(tx, [one.objects for one in fresh if one.objects])
+                tx.many(schema.PUT_CHUNK, out)
+                written += len(out)
+            for landing in landings:
+                self._land(tx, landing, known.get(landing.tip) or self._parents(tx, [landing.tip])[0], terms[reason])
+        self._remember(terms)
+        return written
+
+    def _arrive(self, tx: Tx, chunk: Chunk, known: Mapping[Digest, _Place], ends: set[int]) -> _Place:
+        """Find the row of a chunk: behind its parent, where an ingest's own line ends there, else at the head of a new line."""
+        gone = next((name for name in chunk.parents if name not in known), None)
+        if gone is not None:
+            raise MissingChunkError(gone, "named as a parent")
+        above = [known[name] for name in chunk.parents]
+        position = above[0].position + 1 if above else 0
+        parent = above[0].number if above else None
+        if parent is not None and parent in ends and parent & schema.MAX_OFFSET != schema.MAX_OFFSET:
+            ends.discard(parent)
+            number = parent + 1
+        else:
+            number = tx.all(schema.PUT_LINE, (parent, position))[0][0] << schema.SHIFT
+        ends.add(number)
+        return _Place(number, chunk.id, position, max((place.generation for place in above), default=-1) + 1)
+
+    def _land(self, tx: Tx, landing: Landing, place: _Place, reason: int) -> None:
+        found = tx.all(schema.REF + self.dialect.lock, (text_bytes(landing.session), text_bytes(landing.branch)))
+        generation = None if place.generation == place.position else place.generation
+        if landing.head is None:
+            self._put_ref(tx, landing.session, landing.branch, place.number, place.id, generation, reason)
+            found = tx.all(schema.REF, (text_bytes(landing.session), text_bytes(landing.branch)))
+        elif not found or bytes(found[0][3]).hex() != landing.head:
+            raise ConflictError(landing.name, landing.head, bytes(found[0][3]).hex() if found else None)
+        else:
+            tx.run(schema.PUT_MOVE, (found[0][0], now(), found[0][1], place.number, reason))
+        tx.run(schema.LAND_REF, (place.number, bytes.fromhex(place.id), generation, found[0][0]))
 
     def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
         dropped = 0
@@ -568,6 +629,27 @@ class _Page:
 def _generation(chunk: Chunk) -> int | None:
     """As stored: absent where it equals the position, which is nearly always."""
     return None if chunk.generation == chunk.position else chunk.generation
+
+
+def _arrived_row(chunk: Chunk, place: _Place, terms: Mapping[str, int]) -> tuple[Any, ...]:
+    """The row of a chunk that arrived; where the columns cannot hold its span, its envelope is kept whole."""
+    raw, span = chunk.raw, None
+    try:
+        span = _pack_span(chunk.span)
+        if _unpack_span(span) != chunk.span:
+            raw, span = chunk.envelope, None
+    except ValueError:
+        raw = chunk.envelope
+    if chunk.body_bytes is None:
+        form, body = rows.ERASED, bytes.fromhex(chunk.body_digest) + rows.varint(chunk.size)
+    else:
+        form, body = rows.pack(chunk.body_bytes)
+    merged = b"".join(bytes.fromhex(name) for name in chunk.parents[1:]) or None
+    generation = None if place.generation == place.position else place.generation
+    return (
+        place.number, bytes.fromhex(chunk.id), terms[chunk.kind], chunk.at, None if chunk.run is None else terms[chunk.run],
+        None if chunk.origin is None else terms[chunk.origin], span, merged, generation, form, body, raw,
+    )  # fmt: skip
 
 
 def _moved(chunk: Chunk, parent: Digest) -> Digest:

@@ -13,9 +13,16 @@ from typing import Any, Final, overload
 from urllib.parse import quote
 
 from rath_bridge.aio import in_thread
-from rath_bridge.errors import AmbiguousDigestError, InvalidNameError, MissingChunkError, MissingSessionError, NameInUseError
+from rath_bridge.errors import (
+    AmbiguousDigestError,
+    CorruptStoreError,
+    InvalidNameError,
+    MissingChunkError,
+    MissingSessionError,
+    NameInUseError,
+)
 from rath_bridge.model.chunk import Chunk, Draft, draft, draft_of
-from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.kinds import Message, Placement, SessionStart, Usage
 from rath_bridge.model.parts import Part, TextPart
 from rath_bridge.store import connect
@@ -27,17 +34,28 @@ from rath_bridge.verbs.fsck import Finding, fsck
 from rath_bridge.verbs.log import LogEntry, log
 from rath_bridge.verbs.transcript import Call, TranscriptMessage
 
-_NAME: Final = re.compile(r"[^\x00-\x20\x7f@]{1,400}\Z")
+_NAME: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\u2028\u2029@]{1,400}\Z")
 
 
-@lru_cache(maxsize=4096)
 def check_name(name: str, what: str = "session") -> str:
     """Return a session or branch name, or raise.
 
     Raises:
-        InvalidNameError: Empty, longer than 400 characters, with spaces, control characters, lone surrogates or ``@``.
+        InvalidNameError: Empty, longer than 400 characters, with spaces, control characters, line separators, lone surrogates
+            or ``@``; or no text.
     """
-    if not isinstance(name, str) or not _NAME.match(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+    return _checked(_text(name, what), what)
+
+
+def _text(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidNameError(name, f"a {what} name is a text")
+    return name
+
+
+@lru_cache(maxsize=4096)
+def _checked(name: str, what: str) -> str:
+    if not _NAME.match(name):
         raise InvalidNameError(name, f"a {what} name has 1 to 400 characters, no spaces, control characters or @")
     try:
         name.encode()
@@ -55,7 +73,7 @@ def native_name(framework: str, native_id: str) -> str:
 
 def split_name(name: str) -> tuple[str, str]:
     """Split ``ticket@try-b`` into session and branch (``main`` when absent)."""
-    session, at, branch = name.partition("@")
+    session, at, branch = _text(name, "session").partition("@")
     return check_name(session), check_name(branch, "branch") if at else "main"
 
 
@@ -212,6 +230,13 @@ class Session:
         """
         if not drafts:
             return self
+        for item in drafts:
+            if type(item) is not Draft:
+                raise TypeError(
+                    f"append takes what rb.message, rb.draft or an adapter's decode returns, not {type(item).__name__}"
+                )
+        if on_conflict not in ("serialise", "branch", "raise"):
+            raise ValueError(f"on_conflict={on_conflict!r} is not 'serialise', 'branch' or 'raise'")
         done = self.store.backend.append(self.session, self.branch, drafts, head=self.head, on_conflict=on_conflict)
         return self._at(done.ref)
 
@@ -262,8 +287,7 @@ class Session:
             MergeConflict: Both sides changed the same thing; nothing was written.
             ValueError: Another store, or an unknown strategy.
         """
-        if other.store != self.store:
-            raise ValueError(f"{other.name} lives in {other.store.url}, not in {self.store.url}: import it there first")
+        self._same_store(other)
         plan = merge.plan_merge(
             self.head, other.head, self.store.backend, name=other.name, strategy=strategy, merge_state=merge_state
         )
@@ -291,14 +315,18 @@ class Session:
     def __getitem__(self, index: slice) -> list[Chunk]: ...
     def __getitem__(self, index: int | slice) -> Chunk | list[Chunk]:
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step > 0:
-                return list(self.store.backend.line(self.head, start, stop))[::step]
-            return [self[i] for i in range(start, stop, step)]
+            wanted = range(len(self))[index]
+            if not wanted:
+                return []
+            first = min(wanted[0], wanted[-1])
+            found = list(self.store.backend.line(self.head, first, max(wanted[0], wanted[-1]) + 1))
+            return [found[i - first] for i in wanted]
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(f"{self.name} has {len(self)} chunks, there is no number {index}")
-        return next(self.store.backend.line(self.head, at, at + 1))
+        for chunk in self.store.backend.line(self.head, at, at + 1):
+            return chunk
+        raise CorruptStoreError(f"chunk {at} of {self.name}", "it is missing from its line")
 
     def __iter__(self) -> Iterator[Chunk]:
         return self.chunks()
@@ -338,7 +366,12 @@ class Session:
         return log(heads, self.store.backend, first_parent=not all)
 
     def diff(self, other: Session) -> Diff:
-        """Compare with another session or branch of the same store."""
+        """Compare with another session or branch of the same store.
+
+        Raises:
+            ValueError: Another store.
+        """
+        self._same_store(other)
         return diff(self.head, other.head, self.store.backend)
 
     def blame(self, wanted: str) -> list[BlameLine]:
@@ -400,8 +433,12 @@ class Session:
     def _at(self, ref: Ref) -> Session:
         return Session(self.store, ref.session, ref.branch, ref.head, ref.position)
 
+    def _same_store(self, other: Session) -> None:
+        if other.store != self.store:
+            raise ValueError(f"{other.name} lives in {other.store.url}, not in {self.store.url}: import it there first")
+
     def _point(self, at: Digest) -> Digest:
-        return at if len(at) == 64 else resolve(self.store.backend, at)
+        return at if is_digest(at) else resolve(self.store.backend, at)
 
 
 def resolve(backend: Backend, prefix: str) -> Digest:
@@ -410,9 +447,9 @@ def resolve(backend: Backend, prefix: str) -> Digest:
     Raises:
         MissingChunkError, AmbiguousDigestError: None, or several.
     """
-    found = backend.find(prefix.lower()) if re.fullmatch(r"[0-9a-fA-F]{4,64}", prefix) else []
+    found = backend.find(prefix.lower()) if re.fullmatch(r"[0-9a-fA-F]{4,64}", str(prefix)) else []
     if not found:
-        raise MissingChunkError(prefix)
+        raise MissingChunkError(str(prefix))
     if len(found) > 1:
         raise AmbiguousDigestError(prefix, found)
     return found[0]

@@ -24,12 +24,16 @@ import orjson
 
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest
-from rath_bridge.model.encoding import Loader, decode, dumps, escape, references
+from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST: Final = -62_135_596_800_000_000
+"""The year 1, in microseconds since 1970."""
+LAST: Final = 253_402_300_799_999_999
+"""The end of the year 9999."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
 
 
@@ -202,7 +206,7 @@ _NONE: Final[Mapping[Digest, bytes]] = MappingProxyType({})
 
 
 def _moment(at: int) -> int:
-    if not -62_135_596_800_000_000 <= at < 253_402_300_800_000_000:
+    if not FIRST <= at <= LAST:
         raise EncodeError("at", f"the time {at}", "give microseconds since 1970, in the years 1 to 9999")
     return at
 
@@ -361,7 +365,7 @@ class Chunk:
     @property
     def native_ref(self) -> Mapping[str, Any] | None:
         """``framework``, ``version``, ``codec``, ``digest`` and ``size`` of the native record, if there is one."""
-        return orjson.loads(self._bytes()).get("native") if b'"native"' in (self.body_bytes or b"") else None
+        return self._parsed().get("native") if b'"native"' in (self.body_bytes or b"") else None
 
     @property
     def native(self) -> Native | None:
@@ -374,7 +378,10 @@ class Chunk:
     @property
     def references(self) -> frozenset[Digest]:
         """Digests of every blob, native record and tree root that the body names."""
-        return frozenset() if self.body_bytes is None else frozenset(references(orjson.loads(self.body_bytes)))
+        return frozenset() if self.body_bytes is None else frozenset(references(self._parsed()))
+
+    def _parsed(self) -> Any:
+        return parsed(self._bytes(), f"chunk {self.id[:16]}")
 
     def _bytes(self) -> bytes:
         if self.body_bytes is None:

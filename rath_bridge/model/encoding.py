@@ -179,10 +179,7 @@ def decode(data: bytes, load: Loader | None = None, place: str = "body") -> Any:
         DecodeError: The bytes are not JSON, or hold an escape that is not of this format.
         MissingObjectError: Raised by ``load`` for a blob that is gone.
     """
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise DecodeError(place, f"not JSON ({error})") from error
+    value = parsed(data, place)
     if b'"$rath"' not in data:
         return value
     blobs: Mapping[Digest, bytes] | None = None
@@ -193,6 +190,18 @@ def decode(data: bytes, load: Loader | None = None, place: str = "body") -> Any:
         return _unescape(value, blobs, place)
     except RecursionError as error:
         raise DecodeError(place, f"nested deeper than {MAX_DEPTH} levels") from error
+
+
+def parsed(data: bytes, place: str = "body") -> Any:
+    """Read encoded bytes as JSON, escapes in place.
+
+    Raises:
+        DecodeError: They are not JSON.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(place, f"not JSON ({error})") from error
 
 
 _LOADED: Final = ("text", "surrogates", "bytes")

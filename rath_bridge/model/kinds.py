@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Final, cast
 
-from rath_bridge.errors import DecodeError
+from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.parts import Part, part_from_json, part_to_json
 
@@ -450,6 +450,11 @@ _EMPTY: Final = {
 """Fields that are left out when empty (in a free field such as ``arguments``, an empty value is a value)."""
 _READ: Final = {cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names), _EMPTY[cls]) for cls in KINDS.values()}
 """How `body_fields` reads a body: names, all values at once, and what to leave out when empty."""
+_TEXTS: Final = {cls: frozenset(f.name for f in fields(cls) if f.type in ("str", "str | None")) for cls in KINDS.values()}
+_REQUIRED: Final = {
+    cls: frozenset(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING and f.type == "str")
+    for cls in KINDS.values()
+}
 _TUPLES: Final = {cls: frozenset(f.name for f in fields(cls) if str(f.type).startswith("tuple")) for cls in KINDS.values()}
 
 
@@ -459,15 +464,26 @@ def marked(cls: type[Body], mark: str) -> frozenset[str]:
 
 
 def body_fields(body: Body) -> dict[str, Any]:
-    """Return a body as the map that is encoded; absent values are left out."""
+    """Return a body as the map that is encoded; absent values are left out.
+
+    Raises:
+        EncodeError: A text is none, or a message part is none: it could be written, and never be read again.
+    """
     if type(body) is Unknown:
         return dict(body.fields)
     found: dict[str, Any] = {}
-    names, values, empty = _READ[type(body)]
+    cls = type(body)
+    names, values, empty = _READ[cls]
+    texts = _TEXTS[cls]
     for name, value in zip(names, values(body), strict=True):
         if value is None or (not value and name in empty):
+            if value is None and name in _REQUIRED[cls]:
+                raise EncodeError(f"body.{name}", "nothing", f"a {cls.kind!r} body needs a text there")
             continue
-        if name == "parts":
+        if name in texts:
+            if type(value) is not str:
+                raise EncodeError(f"body.{name}", f"a {type(value).__qualname__}", "give a text")
+        elif name == "parts":
             value = [part_to_json(part) for part in cast("tuple[Part, ...]", value)]
         elif type(value) is Usage:
             value = {key: getattr(value, key) for key in _USAGE if getattr(value, key) is not None}

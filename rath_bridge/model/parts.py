@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from rath_bridge.errors import DecodeError
+from rath_bridge.errors import DecodeError, EncodeError
+from rath_bridge.model.encoding import BlobRef
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -119,11 +120,28 @@ def known_parts() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
 
 
 def part_to_json(part: Part) -> dict[str, Any]:
-    """Return the part as a JSON object; absent optional keys are left out."""
-    if type(part) is TextPart and not part.extra:
+    """Return the part as a JSON object; absent optional keys are left out.
+
+    Raises:
+        EncodeError: It is no part, or could not be read again.
+    """
+    if type(part) is TextPart and not part.extra and type(part.content) is str:
         return {"type": "text", "content": part.content}
+    if not isinstance(part, Part):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise EncodeError("body.parts", f"a {type(part).__qualname__}", "give parts of rath_bridge.model.parts, or a text alone")
+    taken = {"type"} if type(part) is GenericPart else {"type", *_KNOWN[part.type][1]}
+    if not taken.isdisjoint(part.extra):
+        raise EncodeError(
+            "body.parts", f"a {part.type!r} part with {sorted(taken & set(part.extra))} in 'extra'", "rename what is extra"
+        )
+    if isinstance(part, (TextPart, ReasoningPart)) and type(part.content) not in (str, BlobRef):
+        raise EncodeError(f"the content of a {part.type!r} part", f"a {type(part.content).__qualname__}", "give a text")
     found: dict[str, Any] = {**part.extra, "type": part.type}
     if type(part) is GenericPart:
+        try:
+            part_from_json(found)
+        except DecodeError as error:
+            raise EncodeError("body.parts", f"a generic part that cannot be read again ({error.problem})") from error
         return found
     for name in _KNOWN[part.type][1]:
         value = getattr(part, name)

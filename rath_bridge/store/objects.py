@@ -107,8 +107,8 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
         raise MissingObjectError(str(names[0]), "not a digest") from None
     found = tx.among(schema.OBJECTS_AMONG, wanted)
     digests = {n: bytes(name) for n, name, _, _ in found}
-    if len(found) < len(wanted) and not missing_ok:
-        gone = set(wanted) - set(digests.values())
+    gone = set(wanted).difference(digests.values())
+    if gone and not missing_ok:
         raise MissingObjectError(min(gone).hex())
     stored = {n: _opened(n, form, data) for n, _, form, data in found}
     _fetch_sources(tx, stored)

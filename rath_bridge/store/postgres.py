@@ -22,7 +22,7 @@ from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, S
 from rath_bridge.model.chunk import Key
 from rath_bridge.store import forking, schema
 from rath_bridge.store.migrations import MIGRATIONS
-from rath_bridge.store.sql import SqlBackend, Tx
+from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -143,6 +143,10 @@ class PostgresBackend(SqlBackend):
             raise StoreUnavailableError(self.url, str(error).strip()) from error
         except psycopg.DatabaseError as error:
             raise CorruptStoreError(self.url, str(error).strip()) from error
+        except RathError:
+            raise
+        except DAMAGE as error:
+            raise CorruptStoreError(self.url, f"a row holds what it cannot ({error!r})") from error
 
     def gate(self, session: str, branch: str) -> Lock:
         """Threads queue here, not on connections that wait for a row."""

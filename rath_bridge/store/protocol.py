@@ -157,7 +157,8 @@ class Backend(Reader, Protocol):
             parents: Parents of the first draft; the head, when absent. The first of them is the line that goes on.
             Where the batch
                 is serialised behind a ref that has moved, ``head`` among them means where it stands now.
-            on_conflict: What to do when the ref does not stand at ``head``.
+            on_conflict: What to do when the ref does not stand at ``head``. With ``branch``, drafts that were appended
+                behind the same parents before are the same chunks and are not written twice.
             reason: For the reflog.
 
         Raises:

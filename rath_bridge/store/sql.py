@@ -7,18 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import NoneType
 from typing import Any, Final, Protocol
 
 import orjson
 
 from rath_bridge.errors import ConflictError, CorruptStoreError, MissingChunkError, MissingSessionError, NameInUseError
-from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, now, render_envelope
+from rath_bridge.model.chunk import FIRST, LAST, Chunk, Draft, Key, SpanContext, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import references
 from rath_bridge.store import rows, schema
 from rath_bridge.store.arriving import GATE, Arrival, Landing, check
 from rath_bridge.store.objects import put_objects, read_objects
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
+
+DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError)
+"""What decoding a damaged row may raise: no row that we wrote does."""
 
 PAGE: Final = 512
 _TERMS: Final = 50_000
@@ -136,7 +140,7 @@ class SqlBackend(ABC):
             if on_conflict != "branch":
                 raise ConflictError(Ref(session, branch, "", 0).name, head, standing.id)
             if not all(item.once is not None and self._entry(tx, item.once) is not None for item in drafts):
-                return self._create(tx, session, None, drafts, list(parents or (head,)), "race", terms)
+                return self._race(tx, tip, session, branch, drafts, list(parents or (head,)), terms)
         above = self._parents(tx, [standing.id if name == head else name for name in parents]) if parents else [standing]
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
         if not written:
@@ -145,6 +149,39 @@ class SqlBackend(ABC):
         tx.run(schema.MOVE_REF, (last, bytes.fromhex(tail.id), _generation(tail), ref))
         tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
         return Appended(Ref(session, branch, tail.id, tail.position), len(written), lambda: chunks)
+
+    def _race(
+        self,
+        tx: Tx,
+        tip: int,
+        session: str,
+        branch: str,
+        drafts: Sequence[Draft],
+        parents: list[Digest],
+        terms: Mapping[str, int],
+    ) -> Appended:
+        """Open a branch for a batch that came late. Drafts that stand behind these parents already, since the same ones were
+        appended before, are the same chunks: they are not written again, and where all of them stand, nothing is.
+        """
+        again: list[_Place] = []
+        for item in drafts:
+            name = digest(render_envelope(item, (again[-1].id,) if again else parents))
+            row = [] if item.once is not None else tx.all(schema.PARENT, (bytes.fromhex(name),))
+            if not row:
+                break
+            again.append(self._place(tx, *row[0]))
+        if not again:
+            return self._create(tx, session, None, drafts, parents, "race", terms)
+        known = tuple(self._chunks(tx, [place.number for place in again]))
+        last = again[-1]
+        if len(again) < len(drafts):
+            done = self._create(tx, session, None, drafts[len(again) :], [last.id], "race", terms)
+            return done._replace(make=lambda: known + done.chunks)
+        line = self._spans(tx, known[-1].id, last.position, last.position + 1)
+        name = branch if line == self._spans_of(tx, tip, last.position, last.position + 1) else f"race-{last.id[:8]}"
+        if name != branch and not tx.all(schema.REF, (text_bytes(session), text_bytes(name))):
+            raise ConflictError(Ref(session, branch, "", 0).name, parents[0], last.id)
+        return Appended(Ref(session, name, last.id, last.position), 0, lambda: known)
 
     def _create(
         self, tx: Tx, session: str, branch: str | None, drafts: Sequence[Draft], parents: list[Digest], reason: str,
@@ -395,7 +432,10 @@ class SqlBackend(ABC):
             found = tx.all(schema.CHUNK_BY_ID, (_raw(name),))
             if not found:
                 raise MissingChunkError(name)
-            return self._built(tx, found)[0]
+            (chunk,) = self._built(tx, found)
+        if chunk.id != name.lower():  # the database's index and its table do not agree
+            raise CorruptStoreError(f"chunk {name[:16]}", f"{chunk.id} stands in its place")
+        return chunk
 
     def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         with self.reading() as tx:
@@ -418,7 +458,10 @@ class SqlBackend(ABC):
         found = tx.all(schema.PARENT, (_raw(head),))
         if not found:
             raise MissingChunkError(head)
-        at: int | None = found[0][0]
+        return self._spans_of(tx, found[0][0], start, stop)
+
+    def _spans_of(self, tx: Tx, row: int, start: int, stop: int | None) -> list[tuple[int, int]]:
+        at: int | None = row
         spans: list[tuple[int, int]] = []
         while at is not None:
             line = at >> schema.SHIFT
@@ -523,6 +566,8 @@ class SqlBackend(ABC):
                 size = len(body)
                 page.bodies.append(body)
             position = self._line(tx, number >> schema.SHIFT)[1] + (number & schema.MAX_OFFSET)
+            if type(at) is not int or not FIRST <= at <= LAST or type(generation) not in (int, NoneType):
+                raise CorruptStoreError(f"chunk {here[number][:16]}", "its time or generation cannot be")
             built.append(Chunk(
                 id=here[number], kind=self._terms[kind], parents=parents, at=at,
                 run=None if run is None else self._terms[run], origin=None if origin is None else self._terms[origin],
@@ -560,14 +605,24 @@ class SqlBackend(ABC):
     def _line(self, tx: Tx, line: int) -> tuple[int | None, int]:
         known = self._lines.get(line)
         if known is None:
-            found = tx.all(schema.LINE, (line,))
-            if not found:
-                raise CorruptStoreError(f"line {line}", "it is not there although chunks stand on it")
-            known = (found[0][0], found[0][1])
+            known = self._read_line(tx, line)
+            parent, start = known
+            above = -1
+            if parent is not None:
+                above = (self._lines.get(parent >> schema.SHIFT) or self._read_line(tx, parent >> schema.SHIFT))[1]
+                above += parent & schema.MAX_OFFSET
+            if start != above + 1:  # also what keeps walks from going in circles
+                raise CorruptStoreError(f"line {line}", f"it begins at {start}, what it follows stands at {above}")
             if len(self._lines) > _TERMS:
                 self._lines.clear()
             self._lines[line] = known
         return known
+
+    def _read_line(self, tx: Tx, line: int) -> tuple[int | None, int]:
+        found = tx.all(schema.LINE, (line,))
+        if not found:
+            raise CorruptStoreError(f"line {line}", "it is not there although chunks stand on it")
+        return found[0][0], found[0][1]
 
     # ---------------------------------------------------------------- terms
 
@@ -597,7 +652,7 @@ class SqlBackend(ABC):
             found = tx.among(schema.TERMS_BY_NUMBER, missing)
             if len(found) != len(missing):
                 raise CorruptStoreError("rath_term", "a kind, run or origin is named that is not there")
-            self._terms.update({n: bytes_text(text) for n, text in found})
+            self._terms.update({n: bytes(text).decode() for n, text in found})
 
     def _term(self, tx: Tx, number: int) -> str:
         self._load_terms(tx, [number])
@@ -615,7 +670,7 @@ class _Page:
     def __call__(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
         wanted = list(names)
         if self._loaded is None:
-            found = {n for body in self.bodies if b'"$rath":' in body for n in references(orjson.loads(body), loadable=True)}
+            found = {name for body in self.bodies if b'"$rath":' in body for name in _loadable(body)}
             self.bodies = []
             self._loaded = {}
             if len(found) > 1 and not found.isdisjoint(wanted):
@@ -624,6 +679,13 @@ class _Page:
         missing = [name for name in wanted if name not in self._loaded]
         more: Mapping[Digest, bytes] = self._backend.objects(missing) if missing else {}
         return {name: more[name] if name in more else self._loaded[name] for name in wanted}
+
+
+def _loadable(body: bytes) -> list[Digest]:
+    try:
+        return list(references(orjson.loads(body), loadable=True))
+    except orjson.JSONDecodeError:
+        return []  # damaged: who reads this body is told so
 
 
 def _generation(chunk: Chunk) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreAddressError, StoreUnavailableError
 from rath_bridge.store import forking, schema
 from rath_bridge.store.migrations import MIGRATIONS
-from rath_bridge.store.sql import SqlBackend, Tx
+from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
 
 _BUSY: Final = 30.0
 """Seconds to wait for another process."""
@@ -194,6 +194,10 @@ class SqliteBackend(SqlBackend):
             raise StoreUnavailableError(self.url, "it was closed" if self._closed else str(error)) from error
         except sqlite3.DatabaseError as error:
             raise CorruptStoreError(self.url, str(error)) from error
+        except RathError:
+            raise
+        except DAMAGE as error:  # a column may hold anything in a file that was changed from outside
+            raise CorruptStoreError(self.url, f"a row holds what it cannot ({error!r})") from error
 
     def close(self) -> None:
         """Close both connections (in the process that opened them)."""

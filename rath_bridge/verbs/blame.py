@@ -11,7 +11,7 @@ import orjson
 from rath_bridge.errors import MissingObjectError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, is_digest
-from rath_bridge.model.encoding import BlobRef, TreeRef, decode, references
+from rath_bridge.model.encoding import BlobRef, TreeRef, decode, parsed, references
 from rath_bridge.model.kinds import RESERVED
 from rath_bridge.model.trees import children
 from rath_bridge.store.protocol import Reader
@@ -57,7 +57,7 @@ def blame(head: Digest, wanted: str, reader: Reader) -> list[BlameLine]:
     found: list[tuple[Chunk, Path, str, Digest | None]] = []
     for chunk in ancestors(head, reader):
         if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None:
-            body = orjson.loads(chunk.body_bytes)
+            body = parsed(chunk.body_bytes, f"chunk {chunk.id[:16]}")
             if body.get("phase") == "begin":
                 runs[chunk.run] = (str(body.get("name")), body.get("parent"))
         found += [(chunk, *place) for place in search.places(chunk)]
@@ -115,14 +115,14 @@ class _Search:
             return False
         if b'"surrogates"' in body:
             return True
-        names = [name for name in references(orjson.loads(body), loadable=True) if name not in self._texts]
+        names = [name for name in references(parsed(body), loadable=True) if name not in self._texts]
         for name in names:
             try:
                 data = self._reader.objects([name])[name]
             except MissingObjectError:
                 data = b""  # erased, or a fault that fsck names
             self._texts[name] = self._utf8 in data
-        return any(self._texts[name] for name in references(orjson.loads(body), loadable=True))
+        return any(self._texts[name] for name in references(parsed(body), loadable=True))
 
     def _values(self, body: bytes) -> Any:
         """The body as it is searched: long texts read in, unless one of them is looked for by its digest."""

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import DecodeError, MissingChunkError, RathError, StoreUnavailableError
+from rath_bridge.errors import CorruptStoreError, DecodeError, MissingChunkError, RathError, StoreUnavailableError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import decode
@@ -58,7 +58,11 @@ def fsck(reader: Reader, *, heads: Sequence[Digest] | None = None, head: Digest 
         StoreUnavailableError: The store cannot be read at all.
     """
     check = _Check(reader)
-    refs = [ref for ref in reader.refs() if heads is None or ref.head in heads]
+    refs: list[Ref] = []
+    try:
+        refs = [ref for ref in reader.refs() if heads is None or ref.head in heads]
+    except CorruptStoreError as error:
+        yield Finding(error.what, error.problem, "refs")
     names = {ref.head: ref.name for ref in reversed(refs)}
     for start in dict.fromkeys([ref.head for ref in refs] if heads is None else heads):
         yield from check.history(start, names.get(start, start[:12]))
@@ -229,11 +233,14 @@ class _Check:
 
     def ref(self, ref: Ref) -> Iterator[Finding]:
         """Check that a ref and its reflog point to chunks and agree with each other."""
-        if ref.head in self.seen:
-            position = self._reader.chunk(ref.head).position
-            if position != ref.position:
-                yield Finding(ref.name, f"it gives position {ref.position}, its head stands at {position}", ref.name)
-        moves = self._reader.reflog(ref.session, ref.branch)
+        try:
+            position = self._reader.chunk(ref.head).position if ref.head in self.seen else ref.position
+            moves = self._reader.reflog(ref.session, ref.branch)
+        except CorruptStoreError as error:
+            yield Finding(error.what, error.problem, f"reflog of {ref.name}")
+            return
+        if position != ref.position:
+            yield Finding(ref.name, f"it gives position {ref.position}, its head stands at {position}", ref.name)
         before: Digest | None = None
         for number, move in enumerate(moves):
             place = f"reflog of {ref.name}, line {number + 1}"

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from rath_openai_agents.processor import RathTracingProcessor as RathTracingProcessor
     from rath_openai_agents.processor import install as install
     from rath_openai_agents.record import RecordingModel as RecordingModel
+    from rath_openai_agents.replay import ReplayDivergenceError as ReplayDivergenceError
+    from rath_openai_agents.replay import ReplayModel as ReplayModel
+    from rath_openai_agents.replay import replaying as replaying
     from rath_openai_agents.run import wrap as wrap
     from rath_openai_agents.session import RathSession as RathSession
+    from rath_openai_agents.tape import replayable as replayable
 
 from rath_openai_agents.decode import decode as decode
 from rath_openai_agents.decode import recognises as recognises
@@ -27,12 +31,14 @@ SUPPORTED: Final[Mapping[str, str]] = {"openai-agents": ">=0.20"}
 
 _PUBLIC: Final = {
     "RathTracingProcessor": "processor", "install": "processor", "RecordingModel": "record", "RathRunHooks": "hooks",
-    "wrap": "run", "RathSession": "session",
+    "wrap": "run", "RathSession": "session", "ReplayModel": "replay",
+    "ReplayDivergenceError": "replay", "replaying": "replay", "replayable": "tape",
 }  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "RathRunHooks", "RathSession", "RathTracingProcessor", "RecordingModel", "decode", "encode", "extra", "install", "name",
-    "recognises", "wrap",
+    "SUPPORTED", "RathRunHooks", "RathSession", "RathTracingProcessor", "RecordingModel",
+    "ReplayDivergenceError", "ReplayModel", "decode", "encode", "extra", "install", "name",
+    "recognises", "replayable", "replaying", "wrap",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
 from typing import Any, cast
@@ -103,6 +103,27 @@ def definitions(values: Sequence[Any], objects: dict[Digest, bytes]) -> Any:
     objects.update(nodes)
     objects.update({name.hex(): one for name, one in zip(raw, data, strict=True)})
     return tree.ref
+
+
+def request_of(asked: Mapping[str, Any], objects: dict[Digest, bytes]) -> dict[str, Any]:
+    """Return what a model is asked beside its input.
+
+    Args:
+        asked: Arguments of ``Model.get_response`` by name.
+        objects: Definitions of tools and handoffs are added here.
+    """
+    found: dict[str, Any] = {"system": asked.get("system_instructions"), "params": settings(asked.get("model_settings"))}
+    schema = asked.get("output_schema")
+    if schema is not None and not schema.is_plain_text():
+        found["output_schema"] = {"name": schema.name(), "strict": schema.is_strict_json_schema(), "schema": schema.json_schema()}
+    for name, make in (("tools", tool_definition), ("handoffs", handoff_definition)):
+        values = asked.get(name)
+        if values:
+            found[name] = definitions([make(one) for one in values], objects)
+    for name in ("previous_response_id", "conversation_id", "prompt"):
+        if asked.get(name) is not None:
+            found[name] = plain(asked[name])
+    return {name: value for name, value in found.items() if value is not None}
 
 
 # ------------------------------------------------------------------ usage

@@ -17,7 +17,7 @@ from rath_bridge.recorder import Recorder, recorder_for
 from rath_bridge.session import Store, open_store
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.faults import describe, guard
-from rath_openai_agents.inference import Call, definitions, finish_reason, handoff_definition, settings, tool_definition, usage_of
+from rath_openai_agents.inference import Call, finish_reason, request_of, usage_of
 from rath_openai_agents.items import FRAMEWORK, dump, item_list, plain
 from rath_openai_agents.place import Place, locate, observed
 
@@ -190,28 +190,10 @@ class _Recorded:
         call.model = name if isinstance(name, str) else None
         call.provider = "openai" if type(inner).__module__.startswith("agents.models.openai_") else None
         self.handoffs = {one.tool_name: one.agent_name for one in asked.get("handoffs") or ()}
-        call.request = self._request(asked)
+        call.request = request_of(asked, call.request_objects)
         given: Any = asked["input"]
         items: list[Any] = item_list(given) if isinstance(given, str) else given
         call.given = place.talk.take_input(items, self._write, turn=place.turn)
-
-    def _request(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {"system": asked.get("system_instructions"), "params": settings(asked.get("model_settings"))}
-        schema = asked.get("output_schema")
-        if schema is not None and not schema.is_plain_text():
-            found["output_schema"] = {
-                "name": schema.name(),
-                "strict": schema.is_strict_json_schema(),
-                "schema": schema.json_schema(),
-            }
-        for name, make in (("tools", tool_definition), ("handoffs", handoff_definition)):
-            values = asked.get(name)
-            if values:
-                found[name] = definitions([make(one) for one in values], self.call.request_objects)
-        for name in ("previous_response_id", "conversation_id", "prompt"):
-            if asked.get(name) is not None:
-                found[name] = plain(asked[name])
-        return {name: value for name, value in found.items() if value is not None}
 
     def _write(self, body: Any, native: Any, objects: Any) -> None:
         place = self.place

@@ -1,0 +1,363 @@
+"""Replay: `ReplayModel` answers from the record, and `replaying` makes a whole agent graph that runs nothing (law 5)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from agents import (
+    Agent,
+    FunctionTool,
+    GuardrailFunctionOutput,
+    Handoff,
+    InputGuardrail,
+    OutputGuardrail,
+    RunConfig,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
+)
+from agents.exceptions import AgentsException
+from agents.items import ModelResponse
+from agents.models.interface import Model
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseOutputItemAddedEvent,
+    ResponseOutputItemDoneEvent,
+    ResponseTextDeltaEvent,
+)
+from pydantic import TypeAdapter
+
+from rath_bridge.errors import RathError
+from rath_bridge.session import Session
+from rath_openai_agents.inference import request_of
+from rath_openai_agents.items import item_list, parse, table
+from rath_openai_agents.tape import Answer, Divergence, Reply, Tape
+
+_ARGUMENTS: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
+_RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(ModelResponse)
+_ENDED: Final = "it did not end"
+
+
+class ReplayDivergenceError(RathError, AgentsException):
+    """A replay asked for what the record does not hold: compare both sides, or run the changed part live.
+
+    Attributes:
+        divergence: The first one.
+    """
+
+    def __init__(self, divergence: Divergence) -> None:
+        self.divergence = divergence
+        AgentsException.__init__(self, f"the replay diverged from the record: {divergence}")
+
+
+class RecordedError(RathError, AgentsException):
+    """What was asked for failed when it was recorded, with these words; a replay fails in the same place."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+        AgentsException.__init__(self, error)
+
+
+class ReplayModel(Model):
+    """Answers model calls from a session, plain or streamed; asks nobody.
+
+    A call is found by what was asked: input items, instructions, settings, tools, handoffs, output type. Put it into
+    ``Agent(model=...)`` or ``RunConfig(model=...)``; for tools, handoffs and guardrails as well, use `replaying`.
+    """
+
+    def __init__(self, record: Session | Tape, *, agent: str | None = None) -> None:
+        """Serve a record.
+
+        Args:
+            record: A session, or the tape of a replay that has more than one model.
+            agent: Whose calls, for error messages.
+        """
+        self.tape = record if isinstance(record, Tape) else Tape.of(record)
+        self._agent = agent
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The first place where the run left the record."""
+        return self.tape.divergence
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        """Return the recorded response.
+
+        Raises:
+            ReplayDivergenceError: This was not asked then.
+            RecordedError: The call failed when it was recorded.
+        """
+        return _plain_response(self._reply(args, kwargs))
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Stream the recorded response: each item, its text in one piece, then the end."""
+        reply = self._reply(args, kwargs)
+        number = 0
+        response = _whole_response(reply)
+        for index, item in enumerate(response.output):
+            number += 1
+            yield ResponseOutputItemAddedEvent(
+                item=item, output_index=index, sequence_number=number, type="response.output_item.added"
+            )
+            for place, part in enumerate(getattr(item, "content", None) or ()):
+                if getattr(part, "type", None) == "output_text" and part.text:
+                    number += 1
+                    yield ResponseTextDeltaEvent(
+                        content_index=place, delta=part.text, item_id=str(getattr(item, "id", "")), logprobs=[],
+                        output_index=index, sequence_number=number, type="response.output_text.delta",
+                    )  # fmt: skip
+            number += 1
+            yield ResponseOutputItemDoneEvent(
+                item=item, output_index=index, sequence_number=number, type="response.output_item.done"
+            )
+        yield ResponseCompletedEvent(response=response, sequence_number=number + 1, type="response.completed")
+
+    def _reply(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reply:
+        asked = dict(zip(_ARGUMENTS, args, strict=False)) | dict(kwargs)
+        found = self.tape.reply(item_list(asked["input"]), request_of(asked, {}), self._agent)
+        if isinstance(found, Divergence):
+            raise ReplayDivergenceError(found)
+        if found.body.error is not None:
+            raise RecordedError(found.body.error)
+        if found.native is None:
+            held = f"a call that {found.body.observer} saw, without its exact answer"
+            raise ReplayDivergenceError(self.tape.miss(Divergence("model call", "a call", held, found.chunk)))
+        return found
+
+
+def _plain_response(reply: Reply) -> ModelResponse:
+    native: dict[str, Any] = dict(reply.native or {})
+    if "object" in native:  # it was streamed: a whole Response
+        usage: Any = native.get("usage")
+        native = {"output": native["output"], "usage": {"requests": 1, **(usage or {})}, "response_id": native.get("id")}
+    return _RESPONSE.validate_python({"response_id": None, **native})
+
+
+def _whole_response(reply: Reply) -> Response:
+    native = dict(reply.native or {})
+    if "object" in native:
+        return Response.model_validate(native)
+    usage = dict(native.get("usage") or {})
+    tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens", "total_tokens")}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    known = {name: {**zero, **_first(usage.get(name))} for name, zero in details.items()}
+    return Response.model_validate({
+        "id": native.get("response_id") or "replayed", "object": "response", "created_at": 0.0,
+        "model": reply.body.response_model or reply.body.model or "replayed", "output": native["output"],
+        "parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "usage": {**tokens, **known},
+    })  # fmt: skip
+
+
+def _first(details: Any) -> dict[str, Any]:
+    found: Any = cast("list[Any]", details)[0] if isinstance(details, list) and details else cast(Any, details)
+    return {name: value for name, value in table(found).items() if value is not None}
+
+
+# ------------------------------------------------------------------ a whole agent graph
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """An agent that replays, with what became of it."""
+
+    agent: Agent[Any]
+    """Pass it to ``Runner.run`` or ``Runner.run_streamed`` as the original was."""
+    tape: Tape
+
+    @property
+    def served(self) -> int:
+        """Model calls, answers of tools and decisions that came from the record."""
+        return self.tape.served
+
+    @property
+    def misses(self) -> tuple[Divergence, ...]:
+        """Everything that the record did not hold."""
+        return tuple(self.tape.misses)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Model calls of the record that the run did not ask for."""
+        return self.tape.unused
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The first place where the run left the record."""
+        return self.tape.divergence
+
+    def run_config(self, config: RunConfig | None = None) -> RunConfig:
+        """Return a run's configuration as a replay needs it: its model is the record, its guardrails decide as they did.
+
+        Nothing is traced: what is replayed is never recorded as newly done.
+        """
+        config = config or RunConfig()
+        return replace(
+            config, model=None, tracing_disabled=True,
+            input_guardrails=[_guardrail(one, self.tape) for one in config.input_guardrails or ()],
+            output_guardrails=[_guardrail(one, self.tape) for one in config.output_guardrails or ()],
+        )  # fmt: skip
+
+
+def replaying(agent: Agent[Any], record: Session | Tape) -> Replaying:
+    """Return an agent graph that runs nothing: models, tools, MCP servers, handoff callbacks and guardrails answer from the record.
+
+    The agent itself is left as it is. A tool's own guardrails are part of its recorded answer, and an agent used as a tool is
+    answered for as one call. What the record does not hold is a divergence that names both sides, never a guess.
+
+    Args:
+        agent: Where the recorded run started, built as it was then.
+        record: The session in which it was recorded.
+    """
+    tape = record if isinstance(record, Tape) else Tape.of(record)
+    return Replaying(_Graph(tape).of(agent), tape)
+
+
+class _Graph:
+    """Clones of an agent graph; handoffs may lead in circles."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+
+    def of(self, agent: Agent[Any]) -> Agent[Any]:
+        known = self._made.get(id(agent))
+        if known is not None:
+            return known[1]
+        tape = self._tape
+        clone = agent.clone(
+            model=ReplayModel(tape, agent=agent.name), model_settings=agent.model_settings, mcp_servers=[],
+            tools=[*self._of_servers(agent), *(_tool(one, tape) for one in agent.tools)],
+            input_guardrails=[_guardrail(one, tape) for one in agent.input_guardrails],
+            output_guardrails=[_guardrail(one, tape) for one in agent.output_guardrails],
+        )  # fmt: skip
+        self._made[id(agent)] = (agent, clone)
+        clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
+        return clone
+
+    def _of_servers(self, agent: Agent[Any]) -> list[Any]:
+        """Return the tools of an agent's MCP servers as the record has them: no server is asked."""
+        if not agent.mcp_servers:
+            return []
+        tools = self._tape.tools.get(agent.name)
+        own = {getattr(one, "name", None) for one in agent.tools}
+        found = [one for one in (self._tape.tools.get(None, []) if tools is None else tools) if one.get("name") not in own]
+        return [
+            FunctionTool(
+                name=str(one["name"]), description=str(one.get("description", "")), params_json_schema=dict(one["parameters"]),
+                strict_json_schema=bool(one.get("strict", False)), on_invoke_tool=_invoke(str(one["name"]), self._tape),
+            )
+            for one in found
+            if "parameters" in one
+        ]  # fmt: skip
+
+    def _handoff(self, one: Any) -> Any:
+        if isinstance(one, Agent):
+            return self.of(cast("Agent[Any]", one))
+        if not isinstance(one, Handoff):
+            return one
+        again = copy.copy(cast("Any", one))
+        target: Any = one._agent_ref() if one._agent_ref is not None else None  # pyright: ignore[reportPrivateUsage]
+
+        async def led(context: Any, arguments: Any) -> Any:
+            if target is None:
+                miss = Divergence(
+                    f"handoff {one.tool_name}", f"an agent {one.agent_name} that only its callback knows", "its name"
+                )
+                raise ReplayDivergenceError(self._tape.miss(miss))
+            return self.of(target)
+
+        again.on_invoke_handoff = led
+        return again
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tool(tool: Any, tape: Tape) -> Any:
+    """Return a tool that answers from the record; hosted tools run at the provider, whose replies are replayed."""
+    again = copy.copy(tool)
+    if hasattr(tool, "on_invoke_tool"):
+        again.on_invoke_tool = _invoke(tool.name, tape)
+        for name in ("tool_input_guardrails", "tool_output_guardrails", "custom_data_extractor", "timeout_seconds"):
+            if getattr(again, name, None):
+                setattr(again, name, None)
+        return again
+    for name in ("executor", "editor", "computer"):
+        if getattr(tool, name, None) is not None:
+            setattr(again, name, _Refusing(str(getattr(tool, "name", type(tool).__name__)), tape))
+    return again
+
+
+def _invoke(name: str, tape: Tape) -> Callable[[Any, str], Any]:
+    async def invoke(context: Any, arguments: str) -> Any:
+        found = tape.answer(name, str(getattr(context, "tool_call_id", "")), parse(arguments))
+        if isinstance(found, Divergence):
+            raise ReplayDivergenceError(found)
+        return _output(found)
+
+    return invoke
+
+
+def _output(answer: Answer) -> Any:
+    """Return what makes the SDK tell the model the same again."""
+    if not answer.exact:
+        if answer.result_missing:
+            raise RecordedError(answer.error or _ENDED)
+        return answer.output
+    if isinstance(answer.output, list):
+        return [_part(part) for part in cast("list[Mapping[str, Any]]", cast(Any, answer).output)]
+    return answer.output
+
+
+def _part(part: Mapping[str, Any]) -> Any:
+    fields = {name: value for name, value in part.items() if name != "type"}
+    kinds: Mapping[str, Any] = {"input_text": ToolOutputText, "input_image": ToolOutputImage, "input_file": ToolOutputFileContent}
+    made = kinds.get(str(part.get("type")))
+    return part if made is None else made(**fields)
+
+
+class _Refusing:
+    """Stands in for a shell, an editor or a computer: using it is a divergence, so nothing is done to the machine."""
+
+    def __init__(self, name: str, tape: Tape) -> None:
+        self._name, self._tape = name, tape
+
+    def _refuse(self, what: str) -> ReplayDivergenceError:
+        return ReplayDivergenceError(
+            self._tape.miss(Divergence(f"tool {self._name}", what, "no answer that can be served for it"))
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._refuse("a command")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._refuse(name)
+
+
+# ------------------------------------------------------------------ guardrails
+
+
+def _guardrail(guardrail: Any, tape: Tape) -> Any:
+    """Return a guardrail that decides as it did; its own function is not called."""
+    again = copy.copy(guardrail)
+    stage = "input" if isinstance(guardrail, InputGuardrail) else "output"
+    assert isinstance(guardrail, InputGuardrail | OutputGuardrail)
+    name = guardrail.get_name()
+
+    def decide(*_: Any) -> GuardrailFunctionOutput:
+        found = tape.decision(stage, name)
+        if isinstance(found, Divergence):
+            raise ReplayDivergenceError(found)
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=found)
+
+    again.guardrail_function = decide
+    again.name = name
+    return again
+
+
+__all__ = ["RecordedError", "ReplayDivergenceError", "ReplayModel", "Replaying", "replaying"]

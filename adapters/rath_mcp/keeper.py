@@ -61,18 +61,20 @@ class Proxy:
 
 
 class Fold:
-    """A spool's records, folded into one session. What stands there from an earlier try is not written twice."""
+    """A spool's records, folded into one session. What stands there from an earlier try is not written twice.
 
-    def __init__(self, recorder: Recorder, connection: str, store: str, label: str | None) -> None:
-        self._recorder, self._name, self._store = recorder, connection, store
+    A stdio proxy has one connection and puts its bytes down; an HTTP proxy has several and puts whole frames down.
+    """
+
+    def __init__(self, recorder: Recorder, name: str, store: str, label: str | None) -> None:
+        self._recorder, self._name, self._store, self._label = recorder, name, store, label
         self._emitted = 0
-        trace = digest(connection.encode())[:32]
-        self._book = Book(self._emit, trace, run_id=digest(f"{connection}/run".encode())[:16])
-        self.connection = Connection(self._book, label=label, id=connection)
+        self._connections: dict[str, Connection] = {}
         self._parts: dict[bytes, list[bytes]] = {CLIENT: [], SERVER: []}
         self._last = 0
-        self.elsewhere = False
-        """The client records itself, to the same store."""
+        self._elsewhere: set[str] = set()
+        """Connections whose client records itself, to the same store."""
+        self.ended = False
 
     def see(self, record: Record) -> None:
         """Take the next record."""
@@ -90,40 +92,56 @@ class Fold:
             parts.append(head)
 
     def _line(self, line: bytes, record: Record) -> None:
-        self._frame(parse_line(line, _DIRECTION[record.tag], record.t))
+        self._frame(parse_line(line, _DIRECTION[record.tag], record.t), "")
 
-    def _frame(self, frame: Frame) -> None:
-        if frame.direction == "c2s" and not self.elsewhere and is_marked(frame, self._store):
-            self.elsewhere = True
+    def _frame(self, frame: Frame, key: str) -> None:
+        if frame.direction == "c2s" and key not in self._elsewhere and is_marked(frame, self._store):
+            self._elsewhere.add(key)
             note = Note(text="recorded by its client, in the same store", author="mcp")
             self._emit(note, at=self._last // 1000)
-        if not self.elsewhere:
-            self.connection.see(frame)
+        if key not in self._elsewhere:
+            self._connection(key).see(frame)
+
+    def _connection(self, key: str) -> Connection:
+        if key not in self._connections:
+            name = f"{self._name}-{key}" if key else self._name
+            run = digest(f"{name}/run".encode())[:16]
+            book = Book(self._emit, digest(name.encode())[:32], run_id=run)
+            self._connections[key] = Connection(book, label=self._label, id=name)
+        return self._connections[key]
 
     def _event(self, event: dict[str, Any]) -> None:
+        key = event.get("connection", "")
         if "frame" in event:
-            self._frame(frame_from_json(event["frame"]))
+            self._frame(frame_from_json(event["frame"]), key)
+        if "failed" in event and key in self._connections:
+            for request_id in event["failed"]:
+                self._connections[key].fail(request_id, event["reason"], event.get("detail"))
+        if "close" in event and key in self._connections:
+            self._connections[key].close(event["close"], at=self._last // 1000)
         if "lost" in event:
-            gap = Gap(count=event["lost"], reason="the proxy's disk was full: these pieces were passed on and not kept")
-            self._emit(gap, run=self._book.run_id)
+            self._emit(Gap(count=event["lost"], reason="the proxy's disk was full: these pieces were passed on and not kept"))
         if "exit" in event:
-            status = event["exit"]
-            self.connection.server.more["rath.mcp.exit_status"] = status
-            problem = event.get("problem") or (None if status in (0, None) else f"the server ended with status {status}")
+            status, problem = event["exit"], event.get("problem")
+            if "command" in event:
+                self._connection("").server.more["rath.mcp.exit_status"] = status
             self.end(event.get("reason", "server_exit"), problem)
 
     def end(self, reason: str, error: str | None = None) -> None:
-        """The connection is over; what stands in no complete line is kept, too."""
+        """Everything is over; what stands in no complete line is kept, too."""
+        self.ended = True
         for tag, parts in self._parts.items():
             if parts:
                 self._line(b"".join(parts), Record(tag, self._last, b""))
                 parts.clear()
-        if not self.elsewhere:
-            self.connection.begin()
-            self.connection.close(reason, error, at=self._last // 1000 or None)
+        for key, connection in self._connections.items():
+            if key not in self._elsewhere:
+                connection.begin()
+                connection.close(reason, error, at=self._last // 1000 or None)
 
     def _emit(self, body: Body, **given: Any) -> Draft | None:
         self._emitted += 1
+        given.setdefault("run", None)
         return self._recorder.emit(body, once=Key("mcp", self._name, "chunk", f"{self._emitted:09d}"), **given)
 
 
@@ -154,7 +172,7 @@ def fold_file(descriptor: int, connection: str, store: Store, mark: str, proxy: 
                 break
         if fold is None or recorder is None:
             return True
-        if not fold.connection.closed:
+        if not fold.ended:
             fold.end("proxy_killed", "the proxy was killed")
         return _flushed(recorder, proxy)
     finally:

@@ -148,7 +148,7 @@ class Connection:
         if exchange.is_call:
             body = bodies.result_body(
                 answer, name=exchange.name, call_id=exchange.call_id, duration=max(0, at - exchange.at) / 1e6, basis=basis,
-                attributes=_progress(exchange),
+                attributes=_progress(exchange) | _status(frame),
             )  # fmt: skip
             self._emit(exchange.book, body, exchange.run, at, [*exchange.frames, *kept], exchange.span)
         else:
@@ -359,3 +359,8 @@ def _at(frame: Frame) -> int:
 
 def _progress(exchange: Exchange) -> dict[str, Any]:
     return {"rath.mcp.progress": list(exchange.progress)} if exchange.progress else {}
+
+
+def _status(frame: Frame) -> dict[str, Any]:
+    status = frame.extra.get("status")
+    return {} if status is None else {"http.response.status_code": status}

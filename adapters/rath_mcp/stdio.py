@@ -15,8 +15,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -51,21 +51,36 @@ def record(url: str, command: Sequence[str], session: str | None = None, durable
         The server's exit status. A server that a signal ended ends this process by the same signal.
     """
     label = label_of(command)
-    mark = store_mark(url)
-    spool = _spool(url)
-    wake: int | None = None
-    keeper: int | None = None
-    if spool is not None:
-        spool.event(session=session or f"mcp/{label}", label=label, command=list(command))
-        keeper, wake = _start_keeper(spool, url, mark)
-    status = Relay(command, spool, wake, durable).run()
-    if wake is not None:
-        os.close(wake)
-    if keeper is not None and spool is not None:
-        _settle(keeper, spool)
+    with recording(url, session or f"mcp/{label}", label=label, command=list(command)) as recorded:
+        status = Relay(command, *recorded, durable).run()
     if status < 0:
         _die_of(-status)
     return status
+
+
+@contextmanager
+def recording(url: str, session: str, **facts: Any) -> Generator[tuple[Spool | None, int | None]]:
+    """Make a spool and start its keeper; in the end, wait for it. The keeper is forked: nothing else may run yet.
+
+    Args:
+        url: The store's address.
+        session: Where to write.
+        **facts: What else the keeper should know.
+
+    Yields:
+        The spool and the keeper's alarm; nothing where no spool can be made, which is said on standard error.
+    """
+    spool = _spool(url)
+    if spool is None:
+        yield None, None
+        return
+    spool.event(session=session, **facts)
+    keeper, wake = _start_keeper(spool, url, store_mark(url))
+    try:
+        yield spool, wake
+    finally:
+        os.close(wake)
+        _settle(keeper, spool)
 
 
 def label_of(command: Sequence[str]) -> str:
@@ -89,7 +104,7 @@ class Relay:
         try:
             server = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
         except OSError as error:
-            self._event(exit=None, problem=f"{error.strerror}: {self._command[0]}", reason="server_exit")
+            self._event(exit=None, problem=f"{error.strerror}: {self._command[0]}", reason="server_exit", command=True)
             print(f"rath-bridge: cannot start {self._command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - the face prints
             return 127 if isinstance(error, FileNotFoundError) else 126
         self._event(group=server.pid)
@@ -106,7 +121,8 @@ class Relay:
         problem = f"the server was ended by signal {-status}" if status < 0 and self._told != -status else None
         if problem is None and status > 0:
             problem = f"the server ended with status {status}"
-        self._event(exit=status, reason="client_closed" if gone or self._told else "server_exit", problem=problem)
+        reason = "client_closed" if gone or self._told else "server_exit"
+        self._event(exit=status, reason=reason, problem=problem, command=True)
         return status
 
     def _upward(self, server: subprocess.Popen[bytes]) -> None:

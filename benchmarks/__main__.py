@@ -8,7 +8,7 @@ from importlib import import_module
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("imports", "core", "packets", "postgres", "langgraph", "autogen", "mcp", "openai_agents")
+PARTS = ("imports", "core", "packets", "postgres", "langgraph", "autogen", "mcp", "openai_agents", "otel")
 
 
 def main(wanted: list[str]) -> int:

@@ -15,11 +15,13 @@ import orjson
 import rath_bridge
 from rath_bridge.errors import CorruptStoreError, MissingChunkError, NameInUseError, PacketError
 from rath_bridge.evidence import layout
+from rath_bridge.evidence.audit import answers
 from rath_bridge.evidence.claims import Claim, ClaimError, check_claims, recorded_claim
 from rath_bridge.evidence.coverage import coverage_of
 from rath_bridge.evidence.environment import environment as this_environment
 from rath_bridge.evidence.instructions import commands, verify_md
 from rath_bridge.evidence.order import parents_first
+from rath_bridge.evidence.report import Timeline, report
 from rath_bridge.evidence.signing import KeyFile, load_signer, sign, signer_name
 from rath_bridge.evidence.survey import Survey
 from rath_bridge.evidence.writing import LineFile, Sink, packet_at
@@ -30,6 +32,10 @@ from rath_bridge.store.protocol import Reader, Ref, RefMove
 from rath_bridge.verbs.objects import Memo, Reference, body_references, reach
 
 _PAGE: Final = 256
+_ASKED: Final = 20_000
+"""Chunks of a line up to which the report answers audit questions about it; ``rath-bridge audit`` answers them for any."""
+_SESSIONS: Final = 20
+"""Sessions about which it does."""
 
 
 def export_packet(
@@ -124,6 +130,7 @@ class _Facts:
     absent: set[Digest] = field(default_factory=set[Digest])
     origins: set[str] = field(default_factory=set[str])
     survey: Survey = field(default_factory=Survey)
+    timeline: Timeline = field(default_factory=Timeline)
     claims: dict[str, Claim] = field(default_factory=dict[str, Claim])
     """What the sessions claim themselves."""
 
@@ -161,6 +168,9 @@ def _documents(
     where = this_environment() if environment is True else environment or {}
     _document(sink, layout.ENVIRONMENT, dict(where))
     sink.add(layout.INSTRUCTIONS, verify_md(heads, facts.survey.chunks, signers, coverage, verdicts))
+    asked = [(reader, ref) for reader, ref, _ in snapshots if ref.branch == "main" and ref.position < _ASKED][:_SESSIONS]
+    found = {ref.name: answers(parents_first(ref.head, reader, set()), ref.head) for reader, ref in asked}
+    sink.add(layout.REPORT, report(heads, facts.timeline, facts.survey, coverage, verdicts, found, signers))
 
 
 class _Writer:
@@ -179,6 +189,7 @@ class _Writer:
             if chunk.origin is not None:
                 self._facts.origins.add(chunk.origin)
             self._facts.survey.feed(chunk)
+            self._facts.timeline.feed(chunk)
             self._claim(chunk)
             body = chunk.body_bytes
             if body is None:

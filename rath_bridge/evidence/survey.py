@@ -54,6 +54,14 @@ class Survey:
         self.chunks = 0
         self.tally: Counter[str] = Counter()
         """Chunks by kind and by ``kind:detail`` (``tool_call:refund``, ``approval:granted``)."""
+        self.tokens = [0, 0]
+        """Input and output."""
+        self.cost: float | None = None
+        """US dollars, where a framework reports them."""
+        self.models: set[str] = set()
+        self.agents: set[str] = set()
+        self.since: int | None = None
+        self.until: int | None = None
         self.sessions: set[str] = set()
         """Names of the sessions whose beginnings went by."""
         self.derived: dict[str, str] = {}
@@ -77,6 +85,8 @@ class Survey:
         """Take one chunk."""
         self.chunks += 1
         self.tally[chunk.kind] += 1
+        self.since = chunk.at if self.since is None else min(self.since, chunk.at)
+        self.until = chunk.at if self.until is None else max(self.until, chunk.at)
         seen = self._adapters.get(chunk.origin)
         if seen is None:
             seen = self._adapters[chunk.origin] = _Adapter(chunk.origin or "{}", chunk.at, chunk.at)
@@ -130,6 +140,8 @@ class Survey:
             self.tally[f"{chunk.kind}:{detail[:100]}"] += 1
         if chunk.kind == "run":
             self._run(chunk, body)
+        elif chunk.kind == "inference":
+            self._inference(body)
         elif chunk.kind == "session":
             self.sessions.add(_text(body.get("name")))
             if body.get("of"):
@@ -166,6 +178,21 @@ class Survey:
                 self._runs.pop(run)
         else:
             self._runs.pop(run, None)
+
+    def _inference(self, body: Mapping[str, Any]) -> None:
+        model = body.get("response_model") or body.get("model")
+        if isinstance(model, str):
+            self.models.add(model[:100])
+        if isinstance(agent := body.get("agent"), str):
+            self.agents.add(agent[:100])
+        usage = body.get("usage")
+        if type(usage) is not dict:
+            return
+        found = cast("dict[str, Any]", usage)
+        for number, name in enumerate(("input_tokens", "output_tokens")):
+            self.tokens[number] += found[name] if type(found.get(name)) is int else 0
+        if isinstance(cost := found.get("cost_usd"), int | float):
+            self.cost = (self.cost or 0) + cost
 
     def _part(self, chunk: Chunk, part: Any) -> None:
         if type(part) is not dict:

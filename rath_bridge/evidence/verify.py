@@ -347,8 +347,9 @@ class _Verify:
     def _rest(self) -> None:
         """Read what was not read yet, so that its sum is known, and name what does not belong."""
         newer = any("this program knows" in note for note in self._notes)
-        if layout.INSTRUCTIONS in layout.required(self._version) and layout.INSTRUCTIONS not in self._files.sizes:
-            self._found.append(Finding(layout.INSTRUCTIONS, "the file is missing", layout.INSTRUCTIONS))
+        for name in layout.required(self._version):
+            if name in (layout.INSTRUCTIONS, layout.REPORT) and name not in self._files.sizes:
+                self._found.append(Finding(name, "the file is missing", name))
         for name in self._files.sizes:
             if not layout.is_known(name, self._version):
                 if newer:

@@ -16,16 +16,17 @@ from rath_langgraph.encode import encode
 if TYPE_CHECKING:
     from rath_langgraph.record import RathCallbackHandler as RathCallbackHandler
     from rath_langgraph.saver import RathSaver as RathSaver
+    from rath_langgraph.serde import RathSerializer as RathSerializer
     from rath_langgraph.wrap import wrap as wrap
 
 name: Final = "langgraph"
 extra: Final = "langgraph"
 SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
-_PUBLIC: Final = {"RathCallbackHandler": "record", "RathSaver": "saver", "wrap": "wrap"}
+_PUBLIC: Final = {"RathCallbackHandler": "record", "RathSaver": "saver", "RathSerializer": "serde", "wrap": "wrap"}
 
 __all__ = [
-    "SUPPORTED", "RathCallbackHandler", "RathSaver", "decode", "encode", "extra", "name", "recognises", "wrap",
+    "SUPPORTED", "RathCallbackHandler", "RathSaver", "RathSerializer", "decode", "encode", "extra", "name", "recognises", "wrap",
 ]  # fmt: skip
 
 

@@ -46,9 +46,10 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
         EncodeError: A value cannot be kept.
         MissingExtraError: LangGraph is not installed.
     """
-    serde: SerializerProtocol = require(
-        "langgraph.checkpoint.serde.jsonplus", "rath_langgraph.decode", "langgraph"
-    ).JsonPlusSerializer()
+    require("langgraph.checkpoint.base", "rath_langgraph.decode", "langgraph")
+    from rath_langgraph.serde import RathSerializer
+
+    serde: SerializerProtocol = RathSerializer()
     if _is_tuple(obj, "CheckpointTuple"):
         return _checkpoint(obj, serde)
     if _is_tuple(obj, "StateSnapshot"):

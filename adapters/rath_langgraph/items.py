@@ -17,10 +17,12 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from rath_bridge.errors import EncodeError
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import INLINE_LIMIT
 from rath_bridge.model.trees import Tree, list_tree
 from rath_langgraph.mirror import ATOMS, Loaded, Mirror, OpaqueError, mirror_of, same, snapshot
+from rath_langgraph.serde import RathSerializer
 
 SMALL: Final = 64
 """Lists whose items are smaller than this on average are kept whole: a digest would cost more than an item."""
@@ -33,7 +35,7 @@ _MIRRORS: Final = 4
 def is_open(serde: SerializerProtocol) -> bool:
     """Tell whether a serde writes plain msgpack; whatever another one writes is kept whole, and nothing of it in clear."""
     kind = type(serde)
-    return (
+    return kind is RathSerializer or (
         isinstance(serde, JsonPlusSerializer)
         and kind.dumps_typed is JsonPlusSerializer.dumps_typed
         and kind.loads_typed is JsonPlusSerializer.loads_typed
@@ -167,6 +169,12 @@ class Encoder:
             self.snapshots[hint] = (taken, name)
         return name
 
+    def _item_at(self, index: int, item: object) -> bytes:
+        try:
+            return self.item(item)
+        except EncodeError as error:  # its path begins in a list of one
+            raise EncodeError(f"[{index}]{error.path.removeprefix('[0]')}", error.found) from error.__cause__
+
     def keep(self, item: object, name: bytes) -> None:
         """Put a fresh item's bytes, and its long texts, into the objects."""
         data = self.bytes.get(name)
@@ -193,8 +201,8 @@ class Encoder:
         snapshots, data = dict(self.snapshots), dict(self.bytes)
         messages = True
         try:
-            for value in values[front:] if front else values:
-                name = self.item(value)
+            for index, value in enumerate(values[front:] if front else values, front):
+                name = self._item_at(index, value)
                 if isinstance(value, BaseMessage):
                     found = self.snapshots.get(_hint(value)) or self.seen.known.get(_hint(value))
                     taken: Any = found[0] if found is not None and found[1] == name else (None, None)

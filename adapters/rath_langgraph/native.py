@@ -22,7 +22,6 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
@@ -42,6 +41,7 @@ from rath_bridge.model.report import Loss, LossReport, ManifestEntry
 from rath_bridge.verbs.transcript import TranscriptMessage, transcript
 from rath_langgraph.compare import compare_key
 from rath_langgraph.items import join_list
+from rath_langgraph.serde import RathSerializer
 
 _BLOCKS: Final = {"image": "image", "audio": "audio", "video": "video"}
 
@@ -82,7 +82,7 @@ def native_message(entry: TranscriptMessage) -> BaseMessage | None:
     native = entry.chunk.native
     if native is None:
         return None
-    found: list[Any] = JsonPlusSerializer().loads_typed(("msgpack", join_list([native.data])))
+    found: list[Any] = RathSerializer().loads_typed(("msgpack", join_list([native.data])))
     return found[0] if isinstance(found[0], BaseMessage) else None
 
 

@@ -17,7 +17,6 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 
 from rath_bridge.model.chunk import Native
@@ -40,6 +39,7 @@ from rath_langgraph.observed import (
     result_of,
     usage_of,
 )
+from rath_langgraph.serde import RathSerializer
 from rath_langgraph.threads import FRAMEWORK, Threads, observe, thread_run
 
 _STEP: Final = "graph:step:"
@@ -214,9 +214,7 @@ class RathCallbackHandler(GraphCallbackHandler):
         """The prompt as a list tree: what the last call of this node said already costs nothing."""
         redactor = recorder.redactor
         encoder = Encoder(
-            JsonPlusSerializer(),
-            around.seen if around else None,
-            None if redactor is None else lambda item: cleaned(item, redactor),
+            RathSerializer(), around.seen if around else None, None if redactor is None else lambda item: cleaned(item, redactor)
         )
         node = str(facts.get("langgraph_node"))
         value = encoder.value(list(messages), around.prompts.get(node) if around else None)
@@ -242,7 +240,7 @@ class RathCallbackHandler(GraphCallbackHandler):
         if message is not None and call is not None:
             redactor = call.recorder.redactor
             kept = message if redactor is None else cleaned(message, redactor)
-            kind, data = JsonPlusSerializer(pickle_fallback=False).dumps_typed([kept])
+            kind, data = RathSerializer().dumps_typed([kept])
             native = Native(FRAMEWORK, version(), "msgpack", bytes(data[1:])) if kind == "msgpack" else None
         self._answered(
             run_id, native, output=output_of(response), usage=usage_of(response), finish_reasons=finish_of(response),

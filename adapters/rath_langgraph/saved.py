@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.kinds import Checkpoint, Run, Task
 from rath_bridge.session import Session
+from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state
 
 
@@ -30,9 +30,7 @@ def channels_of(session: Session, chunks: Sequence[Chunk]) -> tuple[dict[str, An
     if found is None or not _is_ours(found[0]):
         return {}, None
     backend = session.store.backend
-    values = load_values(
-        read_state(found[1], backend.objects), JsonPlusSerializer(), backend.objects, f"chunk {found[0].id[:16]}"
-    )
+    values = load_values(read_state(found[1], backend.objects), RathSerializer(), backend.objects, f"chunk {found[0].id[:16]}")
     return {name: value for name, value in values.items() if not name.startswith(("__", "branch:", "join:"))}, found[0]
 
 
@@ -47,7 +45,7 @@ def last_checkpoint(session: Session, chunks: Sequence[Chunk]) -> CheckpointTupl
     if found is None or found[1].checkpoint_id is None or not _is_ours(found[0]):
         raise UnsupportedError(f"{session.name} has no LangGraph checkpoint: encode it as 'messages' or 'state'")
     chunk, body = found
-    backend, serde = session.store.backend, JsonPlusSerializer()
+    backend, serde = session.store.backend, RathSerializer()
     place = f"checkpoint {body.checkpoint_id}"
     rest, metadata = read_metadata(body, serde, place)
     values = load_values(read_state(body, backend.objects), serde, backend.objects, place)

@@ -7,7 +7,7 @@ the ``a*`` methods run the same bodies on our own thread pool.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from heapq import merge
 from itertools import islice
@@ -34,6 +34,7 @@ from rath_langgraph import upkeep
 from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
+from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
 from rath_langgraph.threads import FRAMEWORK, Threads, settle
 
@@ -50,6 +51,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         *,
         session: str | None = None,
         serde: SerializerProtocol | None = None,
+        allow: Iterable[type] = (),
         on_conflict: Literal["branch", "raise"] = "branch",
     ) -> None:
         """Use a store as a checkpointer.
@@ -57,11 +59,13 @@ class RathSaver(BaseCheckpointSaver[Any]):
         Args:
             store: From ``rath_bridge.open_store``; the default store when absent.
             session: Record every thread in this session; otherwise the ambient recorder's, else ``langgraph/<thread_id>``.
-            serde: LangGraph's serializer; with one that encrypts, nothing of the values is kept in clear.
+            serde: One of LangGraph's serializers in place of `RathSerializer`; with one that encrypts, nothing of the values is kept
+                in clear.
+            allow: Classes that may be constructed although no imported module leads to them (those that do need no mention).
             on_conflict: What a put does whose parent is not the newest of its line (two runs on one thread): open a branch, or raise
                 `ConflictError`. Time travel and ``update_state`` always open a branch.
         """
-        super().__init__(serde=serde)
+        super().__init__(serde=serde if serde is not None else RathSerializer(allow))
         self.store = store if store is not None else open_store()
         self.on_conflict = on_conflict
         self._threads = Threads(self.store, session)

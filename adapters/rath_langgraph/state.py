@@ -5,15 +5,17 @@ Source: ``langgraph.checkpoint.base`` (``Checkpoint``, ``CheckpointMetadata``, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import ERROR
 
-from rath_bridge.errors import CorruptStoreError
+from rath_bridge.errors import CorruptStoreError, EncodeError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
@@ -35,6 +37,16 @@ class State:
 
     versions: Mapping[str, Any]
     values: Mapping[str, Value]
+
+
+@contextmanager
+def telling(place: str) -> Generator[None]:
+    """Let an error about a value say where in the state it stands."""
+    try:
+        yield
+    except EncodeError as error:
+        path = place + error.path if error.path.startswith(("[", ".")) else place
+        raise EncodeError(path, error.found, "keep data in the state, not handles, functions or open files") from error.__cause__
 
 
 def encode_state(
@@ -65,7 +77,8 @@ def encode_state(
         if kept is not None and versions and channel not in changed and known.get(channel) == versions.get(channel) is not None:
             values[channel] = kept
         else:
-            values[channel] = encoder.value(value, kept)
+            with telling(f"state[{channel!r}]"):
+                values[channel] = encoder.value(value, kept)
     tree, nodes = map_tree({channel: value.digest for channel, value in values.items() if value.type != "null"})
     encoder.objects.update(nodes)
     lists = {channel: len(value.tree.items) for channel, value in values.items() if value.tree is not None}
@@ -201,6 +214,8 @@ def _listed(
 def _loads(serde: SerializerProtocol, kind: str, data: bytes, place: str) -> Any:
     try:
         return serde.loads_typed((kind, data))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{place}: {error}") from error
     except Exception as error:
         raise CorruptStoreError(place, f"the serde cannot read its {kind} bytes ({type(error).__name__}: {error})") from error
 
@@ -231,14 +246,19 @@ def task_body(
     rows: list[list[Any]] = []
     for position, (channel, value) in enumerate(writes):
         index = WRITES_IDX_MAP.get(channel, position)
-        made_items = encoder.items(cast("list[object]", value)) if type(value) is list else None
+        where = f"a write to {channel!r}"
+        if channel == ERROR and isinstance(value, BaseException):
+            value = repr(value)  # as LangGraph's own savers: an error must not keep a thread from being read
+        with telling(where):
+            made_items = encoder.items(cast("list[object]", value)) if type(value) is list else None
         if made_items is not None:
             names = made_items[0]
             for item, name in zip(cast("list[object]", value), names, strict=True):
                 encoder.keep(item, name)
             rows.append([index, channel, LIST, [BlobRef(name.hex(), len(encoder.bytes.get(name, b""))) for name in names]])
             continue
-        made = encoder.value(cast(Any, value))
+        with telling(where):
+            made = encoder.value(cast(Any, value))
         if made.type == "null":
             rows.append([index, channel, "null"])
         else:

@@ -33,6 +33,7 @@ The tree is part of the public contract: names and places are stable, additions 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -200,13 +201,24 @@ class StoreError(RathError):
     exit_status = 4
 
 
+def _without_secrets(url: str) -> str:
+    """An address that nobody can read says nobody where its password ends: all that may be one is left out."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return re.sub(r"(password\s*=\s*)('[^']*'?|\S+)", r"\1…", url, flags=re.IGNORECASE)
+    if scheme == "sqlite":
+        return url
+    _, at, where = rest.rpartition("@")
+    return f"{scheme}://{'…@' if at else ''}{where.partition('?')[0]}"
+
+
 class StoreAddressError(StoreError, ValueError):
     """An address that names no kind of store."""
 
     exit_status = 2
 
     def __init__(self, url: str, why: str = "") -> None:
-        self.url = url
+        self.url = url = _without_secrets(url)
         super().__init__(
             f"{url!r} is not a store address{f' ({why})' if why else ''}: use sqlite:///runs.db, postgresql://host/db or memory:"
         )

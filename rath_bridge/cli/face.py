@@ -181,7 +181,7 @@ class Face:
 
 def without_password(url: str) -> str:
     """Return a store's address as it may be shown."""
-    return re.sub(r"([?&]\w*password=)[^&]*", r"\1", re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", url))
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1", re.sub(r"(://[^/@:]*):.*@", r"\1@", url))
 
 
 def sqlite_path(url: str) -> Path | None:

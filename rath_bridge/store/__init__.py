@@ -32,7 +32,7 @@ def connect(url: str | None = None, **options: Any) -> Backend:
         from rath_bridge.store.sqlite import SqliteBackend
 
         return SqliteBackend(address, **options)
-    if scheme in ("postgresql", "postgres"):
+    if address.startswith(("postgresql://", "postgres://")):
         try:
             from rath_bridge.store.postgres import PostgresBackend
         except ImportError as error:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from threading import Lock
 from time import monotonic
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreUnavailableError
+from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreAddressError, StoreUnavailableError
 from rath_bridge.model.chunk import Key
 from rath_bridge.store import forking, schema
 from rath_bridge.store.migrations import MIGRATIONS
@@ -29,6 +31,8 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 _MIGRATION_LOCK: Final = schema.APPLICATION_ID
 _TIMEOUT: Final = 30.0
 """Seconds to wait for a connection."""
+_NOT_ALLOWED: Final = (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege, pg.InvalidSchemaName)
+"""What is missing is a right, or a schema to work in; nothing is damaged."""
 _IDLE: Final = 2.0
 """Seconds after which a pooled connection is checked before it is used."""
 
@@ -80,7 +84,8 @@ class PostgresBackend(SqlBackend):
             pool_size: Connections at most, in each process.
 
         Raises:
-            StoreUnavailableError: The server cannot be reached.
+            StoreAddressError: The address cannot be read, or not in one way only.
+            StoreUnavailableError: The server cannot be reached, or lets us make no tables.
             NewerFormatError: A newer version wrote it; it was left alone.
         """
         super().__init__()
@@ -139,7 +144,7 @@ class PostgresBackend(SqlBackend):
                 if mode:
                     cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
                 yield _Tx(cursor)
-        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, pg.ReadOnlySqlTransaction) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, *_NOT_ALLOWED) as error:
             raise StoreUnavailableError(self.url, str(error).strip()) from error
         except psycopg.DatabaseError as error:
             raise CorruptStoreError(self.url, str(error).strip()) from error
@@ -196,13 +201,28 @@ class PostgresBackend(SqlBackend):
         return int(found[0][0]) if found else 0
 
 
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>postgres(?:ql)?)://(?P<who>[^/?]*@)?(?P<hosts>[^/?@]*)(?P<path>/[^?]*)?(?:\?(?P<query>.*))?\Z", re.DOTALL
+)
+_HOSTS: Final = re.compile(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::\d*)?(?:,|\Z))*\Z")
+_SECRET: Final = frozenset({"password", "sslpassword"})
+
+
 def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    where = f"{parts.username}@{host}" if parts.username else host
-    if parts.port:
-        where += f":{parts.port}"
-    query = "&".join(item for item in parts.query.split("&") if item and not item.startswith("password="))
-    return urlunsplit((parts.scheme, where, parts.path, query, ""))
+    """Return the address as it may be shown and kept.
+
+    Raises:
+        StoreAddressError: It can be read in two ways, so that part of a password might be taken for a host; or in none.
+    """
+    found = _ADDRESS.match(url)
+    who, _, password = (found["who"] or "").removesuffix("@").partition(":") if found else ("", "", "")
+    if not found or "@" in who + password or "@" in (found["path"] or "") or not _HOSTS.match(found["hosts"]):
+        raise StoreAddressError(
+            url, "percent-encode what is odd in a user or password: %40 for @, %2F for /, %3A for :, %3F for ?"
+        )
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:  # its words may hold the password
+        raise StoreAddressError(url, "libpq cannot read it; percent-encode what is odd in it, % as %25") from None
+    query = "&".join(item for item in (found["query"] or "").split("&") if unquote(item.partition("=")[0]) not in _SECRET)
+    return f"{found['scheme']}://{who}{'@' if who else ''}{found['hosts']}{found['path'] or ''}{'?' if query else ''}{query}"

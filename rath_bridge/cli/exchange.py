@@ -14,12 +14,13 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
-from rath_bridge.cli.face import AsJson, Face, NameArgument, table
+from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, sqlite_path, table, without_password
 from rath_bridge.errors import MissingObjectError, RathError
 from rath_bridge.interchange import format_named
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
-from rath_bridge.session import Store
+from rath_bridge.interchange.transfer import PacketOrigin, StoreOrigin, is_packet, is_store, transfer
+from rath_bridge.session import Store, open_store
 from rath_bridge.verbs.inert import inert
 
 INTERRUPTED: Final = 130
@@ -29,7 +30,12 @@ _READABLE: Final = (".json", ".jsonl", ".ndjson")
 def import_(
     face: Face,
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", help="Files, patterns or directories; - reads stdin.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Files, patterns, directories, evidence packets, store addresses; - reads stdin.",
+            show_default=False,
+        ),
     ],
     from_: Annotated[
         str | None,
@@ -43,7 +49,7 @@ def import_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make sessions from other tools' files; the same file twice changes nothing.
+    """Make sessions from other tools' files, packets and stores; the same twice changes nothing.
 
     Each file is one transaction: what an interrupt leaves undone is done by the same command again. Files that cannot be read are named,
     and the others are imported all the same; the status is then that of the first of them.
@@ -73,10 +79,28 @@ def import_(
 
 
 def _one(store: Store, file: str, from_: str | None, name: str | None, dry_run: bool) -> Iterator[Imported]:
+    if "://" in file or (file != "-" and from_ is None and Path(file).is_file() and is_store(Path(file))):
+        address = file if "://" in file else f"sqlite:///{file}"
+        with open_store(_there(address)) as other:
+            yield from transfer(StoreOrigin(other.backend, without_password(file)), store, dry_run=dry_run)
+        return
+    if file != "-" and from_ is None and is_packet(Path(file)):
+        packet = PacketOrigin(Path(file))
+        yield from transfer(packet, store, dry_run=dry_run)
+        packet.close()
+        return
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     label = "stdin" if file == "-" else os.path.basename(file)
     for document in read(data, label, from_):
         yield import_document(store, document, name=name, dry_run=dry_run)
+
+
+def _there(address: str) -> str:
+    """A store's address, if there is a store: opening another would make one."""
+    path = sqlite_path(address)
+    if path is not None and not path.exists():
+        raise MissingStoreError(address)
+    return address
 
 
 def _expanded(sources: Sequence[str]) -> list[str]:
@@ -84,7 +108,9 @@ def _expanded(sources: Sequence[str]) -> list[str]:
     found: list[str] = []
     for source in sources:
         path = Path(source)
-        if source != "-" and path.is_dir():
+        if "://" in source or (path.is_dir() and is_packet(path)):
+            found.append(source)
+        elif source != "-" and path.is_dir():
             found += [str(file) for file in sorted(path.rglob("*")) if file.suffix in _READABLE and file.is_file()]
         elif source != "-" and any(char in source for char in "*?[") and not path.exists():
             matches = sorted(glob(source, recursive=True))

@@ -1,0 +1,98 @@
+"""Packets and other stores come in whole: the same chunks with the same ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rath_bridge as rb
+from tests.cli_store import fill, run
+from tests.interchange.test_cli_import import imported
+
+
+def heads(url: str) -> dict[str, str]:
+    with rb.open_store(url) as store:
+        assert list(store.fsck()) == []
+        return {ref.name: ref.head for ref in store.backend.refs()}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'source.db'}"
+    fill(url).close()
+    return url
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'target.db'}"
+
+
+@pytest.mark.parametrize("form", ["packet.zip", "packet"])
+def test_a_packet_comes_in_and_goes_out_again_the_same(form: str, tmp_path: Path, source: str, target: str) -> None:
+    with rb.open_store(source) as store:
+        rb.export_packet([store.session("ticket-4711"), store.session("copy")], tmp_path / form)
+    done = imported(str(tmp_path / form), url=target)
+    assert set(done.values()) == {"new"}
+    assert heads(target) == heads(source)
+    assert set(imported(str(tmp_path / form), url=target).values()) == {"unchanged"}
+    with rb.open_store(target) as there, rb.open_store(source) as here:
+        s, o = there.session("ticket-4711"), here.session("ticket-4711")
+        assert [m.text for m in s.messages()] == [m.text for m in o.messages()]
+        assert s.usage() == o.usage()
+        more = s.append(rb.message("user", "and on"))
+        assert more.fsck() == []
+    assert set(imported(str(tmp_path / form), url=target).values()) == {"unchanged"}  # it has only gone on here
+
+
+def test_a_store_comes_in_and_what_grew_moves_forward(source: str, target: str, tmp_path: Path) -> None:
+    assert run("import", source, "--dry-run", store=target).exit_code == 0
+    assert not (tmp_path / "target.db").exists()
+    assert set(imported(source, url=target).values()) == {"new"}
+    assert heads(target) == heads(source)
+    with rb.open_store(source) as store:
+        store.session("ticket-4711@try-b").append(rb.message("user", "more"))
+        store.session("copy").append(rb.message("user", "there"))
+    with rb.open_store(target) as store:
+        store.session("copy").append(rb.message("user", "here"))
+    done = imported(str(tmp_path / "source.db"), url=target)
+    assert done.pop("ticket-4711") == "unchanged"
+    assert done.pop("ticket-4711@try-b") == "grown"
+    ((name, status),) = done.items()
+    assert status == "branched"
+    assert name.startswith("copy@import-")
+    with rb.open_store(target) as store:
+        assert store.session(name).messages()[-1].text == "there"
+        assert store.session("copy").messages()[-1].text == "here"
+        assert store.session("ticket-4711@try-b").messages()[-1].text == "more"
+    assert set(imported(source, url=target).values()) == {"unchanged"}
+    assert set(heads(source)) < set(heads(target))
+
+
+def test_another_session_of_the_same_name_is_another_session(source: str, target: str) -> None:
+    with rb.open_store(target) as store:
+        store.create("copy").append(rb.message("user", "mine"))
+    done = imported(source, url=target)
+    other = next(name for name in done if name.startswith("copy"))
+    assert other.startswith("copy~")
+    assert set(imported(source, url=target).values()) == {"unchanged"}
+    with rb.open_store(target) as store:
+        assert [m.text for m in store.session("copy").messages()] == ["mine"]
+
+
+def test_a_packet_with_a_fault_brings_nothing(source: str, target: str, tmp_path: Path) -> None:
+    with rb.open_store(source) as store:
+        rb.export_packet(store.session("copy"), tmp_path / "packet")
+    lines = (tmp_path / "packet" / "bodies.jsonl").read_bytes()
+    (tmp_path / "packet" / "bodies.jsonl").write_bytes(lines.replace(b"invoice", b"Invoice", 1))
+    result = run("import", str(tmp_path / "packet"), store=target)
+    assert result.exit_code == 3
+    assert "rath-bridge verify" in result.stderr
+    assert heads(target) == {}
+
+
+def test_a_store_that_is_not_there_is_not_made(target: str, tmp_path: Path) -> None:
+    result = run("import", f"sqlite:///{tmp_path / 'none.db'}", store=target)
+    assert result.exit_code == 4
+    assert not (tmp_path / "none.db").exists()

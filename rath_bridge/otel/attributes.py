@@ -21,16 +21,18 @@ _KEPT: Final = ("mcp.", "jsonrpc.", "rpc.", "network.", "server.", "rath.", "gen
 
 def put(found: Found, name: str, value: Any) -> None:
     """Set an attribute unless it is absent or empty."""
-    if value is None or value in ((), ""):
-        return
-    found[name] = attribute(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is int or kind is float or kind is bool:
+        found[name] = attribute(value)
+    elif value is not None and value not in ("", ()):
+        found[name] = value if kind is str and value.isascii() else attribute(value)
 
 
 def short(value: Any) -> str | None:
     """Return a name as text; one so long that it is a blob by its digest."""
-    if isinstance(value, BlobRef):
-        return value.digest[:16]
-    return None if value is None else str(value)
+    if value is None or type(value) is str:
+        return value
+    return value.digest[:16] if isinstance(value, BlobRef) else str(value)
 
 
 def error_type(error: object, fallback: str = n.OTHER) -> str:
@@ -41,7 +43,7 @@ def error_type(error: object, fallback: str = n.OTHER) -> str:
 
 def kept(found: Found, given: Any) -> None:
     """Take over attributes that an adapter recorded under conventional names."""
-    if isinstance(given, Mapping):
+    if given and isinstance(given, Mapping):
         for name, value in given.items():  # pyright: ignore[reportUnknownVariableType]
             if isinstance(name, str) and name.startswith(_KEPT) and name not in n.CONTENT:
                 put(found, name, value)
@@ -100,7 +102,7 @@ def inference(body: Inference) -> tuple[str, SpanKind, Found]:
 
 
 def _parameters(found: Found, params: Any) -> None:
-    if not isinstance(params, Mapping):
+    if not params or not isinstance(params, Mapping):
         return
     for name, value in params.items():  # pyright: ignore[reportUnknownVariableType]
         written = n.REQUEST.get(n.PARAMETER_NAMES.get(name, name))  # pyright: ignore[reportUnknownArgumentType]

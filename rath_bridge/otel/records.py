@@ -59,8 +59,10 @@ def attribute(value: Any) -> Any:
     """Return a value as an attribute holds it; what it cannot hold becomes JSON text."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, bool | int | float):
-        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, float | bool):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else str(value)
     if isinstance(value, list | tuple):
         items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
         kinds: set[Any] = {type(item) for item in items}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from rath_autogen.decode import decode, recognises
-from rath_autogen.encode import encode
+from rath_autogen.encode import dumps, encode
 from rath_bridge.plugins import require
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 name: Final = "autogen"
 extra: Final = "autogen"
+suffix: Final = ".json"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 
 _LAZY: Final = {
@@ -33,7 +34,7 @@ _LAZY: Final = {
 
 __all__ = [
     "SUPPORTED", "RathReplayChatCompletionClient", "RathReplayWorkbench", "RecordingChatCompletionClient", "ReplayDivergenceError",
-    "decode", "encode", "extra", "load_team_state", "name", "recognises", "replaying", "save_team_state", "wrap",
+    "decode", "dumps", "encode", "extra", "load_team_state", "name", "recognises", "replaying", "save_team_state", "suffix", "wrap",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from rath_autogen.classic import decode_classic, is_classic
 from rath_autogen.natives import LLM_TYPES, is_message, origin
 from rath_autogen.pieces import Seen, created_at, pieces
 from rath_autogen.state import checkpoint, is_state, thread
@@ -18,10 +19,12 @@ def recognises(obj: Any, /) -> bool:
     """Tell whether `decode` reads this object; looks at shapes and module names, imports nothing."""
     if isinstance(obj, Mapping):
         data = cast("Mapping[str, Any]", obj)
-        return is_message(data) or is_state(data) or _is_result(data)
+        return is_message(data) or is_state(data) or _is_result(data) or is_classic(data)
     if isinstance(obj, (list, tuple)):
         items = cast("Sequence[Any]", obj)
         return bool(items) and all(recognises(item) and not _is_result_or_state(item) for item in items)
+    if is_classic(obj):
+        return True
     return _of_autogen(obj) and (hasattr(obj, "to_text") or type(obj).__name__ in LLM_TYPES | {"TaskResult", "Response"})
 
 
@@ -46,7 +49,7 @@ def _is_result_or_state(obj: Any) -> bool:
     if isinstance(obj, Mapping):
         data = cast("Mapping[str, Any]", obj)
         return not is_message(data)
-    return type(obj).__name__ in {"TaskResult", "Response"}
+    return type(obj).__name__ in {"TaskResult", "Response", "ChatResult"}
 
 
 def decode(obj: Any, /, *, usage: bool = True) -> Sequence[Draft]:
@@ -57,13 +60,15 @@ def decode(obj: Any, /, *, usage: bool = True) -> Sequence[Draft]:
 
     Args:
         obj: ``TaskResult``, ``Response``, one message or a list of them (chat messages and events, or messages of a model context), or
-            the JSON of a ``TaskResult``, ``AssistantAgentState`` or ``TeamState``.
+            the JSON of a ``TaskResult``, ``AssistantAgentState`` or ``TeamState``; AG2's classic ``ChatResult``, object or JSON.
         usage: Make an ``inference`` chunk of each ``models_usage`` (observer ``message``: it knows the tokens of a model call, not its
             request). False where the calls are on record already, by `RecordingChatCompletionClient`, say (law 7).
 
     Raises:
         DecodeError: It is not what it seems; the error names the path.
     """
+    if is_classic(obj):
+        return decode_classic(obj)
     if isinstance(obj, Mapping):
         data = cast("Mapping[str, Any]", obj)
         if is_message(data):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rath_autogen.chat import chat_messages, task_result
 from rath_autogen.context import llm_messages
 from rath_autogen.items import History, history
-from rath_autogen.natives import FRAMEWORK
+from rath_autogen.natives import FRAMEWORK, dump, to_bytes
 from rath_autogen.state import join
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.report import LossReport
@@ -46,6 +46,19 @@ def encode(session: Session, /, as_: str = "task_result", *, run: str | None = N
     if as_ == "llm_messages":
         return found, report
     return agent_state(found), report
+
+
+def dumps(native: Any, /) -> bytes:
+    """Return what `encode` gave as a file has it: JSON."""
+    return to_bytes(_dumped(native))
+
+
+def _dumped(native: Any) -> Any:
+    if isinstance(native, list):
+        return [_dumped(item) for item in cast("list[Any]", native)]
+    if hasattr(native, "messages"):  # a TaskResult
+        return {"messages": [_dumped(message) for message in native.messages], "stop_reason": native.stop_reason}
+    return dump(native) if hasattr(native, "model_dump") else native
 
 
 def agent_state(messages: list[Any]) -> dict[str, Any]:

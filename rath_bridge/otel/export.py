@@ -11,6 +11,7 @@ from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
 from rath_bridge.otel import names as n
 from rath_bridge.otel import switches
+from rath_bridge.otel.events import InferenceEvents, without_content
 from rath_bridge.otel.fold import SpanFold, spans
 from rath_bridge.otel.metrics import Instruments
 from rath_bridge.otel.records import SpanRecord
@@ -18,6 +19,7 @@ from rath_bridge.plugins import require
 from rath_bridge.session import Session
 
 if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -131,6 +133,7 @@ def export_spans(
     *,
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
     content: bool | None = None,
     since: Digest | None = None,
 ) -> int:
@@ -145,6 +148,8 @@ def export_spans(
         tracer_provider: An OpenTelemetry SDK provider; the process's own by default. Its sampler, limits and processors apply.
         meter_provider: Also record token and duration metrics there. They are counted now, whenever the work was done,
             so they are left out unless asked for.
+        logger_provider: Also write ``gen_ai.client.inference.operation.details`` events there, where
+            ``OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT`` is true or content is to go on events.
         content: Put messages, arguments and results into attributes; by default as
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says (``SPAN_ONLY``, ``SPAN_AND_EVENT``), and it is off.
         since: Only spans that ended behind this chunk (a head that was exported before).
@@ -159,11 +164,18 @@ def export_spans(
     """
     writer = SpanWriter(tracer_provider)
     meters = Instruments(meter_provider) if meter_provider is not None else None
+    events = InferenceEvents(logger_provider) if logger_provider is not None and switches.events_wanted() else None
+    on_spans = switches.content_on_spans() if content is None else content
+    on_events = events is not None and switches.content_on_events()
     after = -1 if since is None else session.store.backend.chunk(since).position
     written = 0
-    for record in session_spans(session, content=switches.content_on_spans() if content is None else content):
+    for record in session_spans(session, content=on_spans or on_events):
         if record.position <= after:
             continue
+        if events is not None:
+            events.write(record)
+        if on_events and not on_spans:
+            record = without_content(record)
         written += writer.write(record)
         if meters is not None:
             meters.record(record)

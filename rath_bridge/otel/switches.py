@@ -21,6 +21,6 @@ def content_on_events() -> bool:
 
 
 def events_wanted() -> bool:
-    """Tell whether ``gen_ai.client.inference.operation.details`` events are emitted: asked for, or implied by content on them."""
+    """Tell whether events are emitted: asked for, or implied by content on them."""
     asked = os.environ.get(EMIT_EVENT, "").strip().lower()
     return asked in _TRUE or (asked == "" and content_on_events())

@@ -117,6 +117,30 @@ def test_content_is_off_by_default_and_follows_the_standard_variable(
         assert named(spans, "invoke_agent Triage").status.description == "ValueError: the secret plan failed"
 
 
+def test_content_on_events_alone(session: rb.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+
+    logs = InMemoryLogRecordExporter()
+    logger_provider = LoggerProvider()
+    logger_provider.add_log_record_processor(SimpleLogRecordProcessor(logs))
+    exported(session, logger_provider=logger_provider)
+    assert logs.get_finished_logs() == ()
+    monkeypatch.setenv(CAPTURE, "EVENT_ONLY")
+    told = json.dumps(
+        [[dict(span.attributes or {}), span.status.description] for span in exported(session, logger_provider=logger_provider)]
+    )
+    assert not any(word in told for word in ("Oslo", "sunny", "be brief", "no such page", "secret plan"))
+    (event,) = [data.log_record for data in logs.get_finished_logs()]
+    assert event.event_name == "gen_ai.client.inference.operation.details"
+    assert (event.trace_id, event.span_id, event.timestamp) == (int(TRACE, 16), 2, (T0 + 60_000) * 1000)
+    assert "Weather in Oslo?" in str((event.attributes or {})["gen_ai.input.messages"])
+    monkeypatch.setenv(CAPTURE, "NO_CONTENT")
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT", "true")
+    exported(session, logger_provider=logger_provider)
+    assert "gen_ai.input.messages" not in (logs.get_finished_logs()[-1].log_record.attributes or {})
+
+
 def test_errors_and_an_interrupt_that_is_none(session: rb.Session) -> None:
     spans = exported(session)
     failed = named(spans, "invoke_agent Triage")

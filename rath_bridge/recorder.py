@@ -28,7 +28,7 @@ from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from rath_bridge.errors import RecorderError, StoreError
+from rath_bridge.errors import RecorderError, StoreError, StoreUnavailableError
 from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run
@@ -217,7 +217,7 @@ class Recorder:
                 body, run=run, origin=origin, span=span, at=at, native=native, objects=objects, keys=keys, once=once
             )
         except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
-            self._fault(f"cannot keep a {body.kind} chunk: {error}", error)
+            self._fault(f"cannot keep a {getattr(body, 'kind', type(body).__name__)} chunk: {error}", error)
             return None
         return item if self._enqueue(item) else None
 
@@ -487,8 +487,13 @@ class Recorder:
         try:
             # After a failure, the last attempt may have been committed although its answer was lost.
             fresh = self._not_yet_standing(batch) if self._retrying else batch
-            if fresh:
-                self._write(fresh)
+            try:
+                if fresh:
+                    self._write(fresh)
+            except StoreUnavailableError:
+                raise
+            except Exception:  # noqa: BLE001 - perhaps one of them is what it cannot take
+                self._sift(fresh)
         except Exception as error:  # whatever a store raises, the user's run goes on
             self._retrying = True
             self._down_until = monotonic() + 1.0
@@ -505,6 +510,18 @@ class Recorder:
                 self._queue.popleft()
         self._retrying, self._last_error = False, None
         return True
+
+    def _sift(self, batch: Sequence[Draft]) -> None:
+        """Write drafts one at a time: one that the store refuses, although it takes a gap in its place, holds up no others."""
+        for item in self._not_yet_standing(list(batch)):
+            try:
+                self._write((item,))
+            except StoreUnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - counted
+                reason = f"the store cannot keep a {item.kind} chunk: {error}"
+                self._write((draft(Gap(count=1, reason=reason.encode("utf-8", "replace").decode()[:400])),))
+                _log.warning("rath_bridge: %s", reason)
 
     def _not_yet_standing(self, batch: list[Draft]) -> list[Draft]:
         """Leave out drafts that stand already: a body's nonce makes its digest unique."""
@@ -530,6 +547,9 @@ class Recorder:
         _log.warning("rath_bridge: %s", problem)
         if not isinstance(error, StoreError):
             with self._gate:
+                if len(self._queue) >= self._limit:
+                    self._lost += 1
+                    return
                 self._queue.append(draft(Gap(count=1, reason=problem.encode("utf-8", "replace").decode()[:400])))
             self._start()
 
@@ -631,7 +651,10 @@ def _describe(error: BaseException) -> str:
 @atexit.register
 def _close_all() -> None:
     for recorder in list(_all):
-        recorder.close()
+        try:
+            recorder.close()
+        except Exception:  # noqa: BLE001 - a strict one whose store is down; the others must still be written
+            _log.exception("rath_bridge: recording to %s could not be finished", recorder.name)
 
 
 def _after_fork() -> None:

@@ -170,6 +170,9 @@ def draft_of(
             raise EncodeError("kind", repr(kind), "use lowercase letters, digits, dots and underscores")
         if not RESERVED.isdisjoint(values):
             raise EncodeError("body", f"the reserved key {sorted(RESERVED & set(values))}", "rename it")
+    for key in keys if once is None else (*keys, once):
+        if {str} != {type(part) for part in (key.framework, key.native_id, key.namespace, key.key, key.sub)}:
+            raise EncodeError("keys", f"{key!r:.100}", "all parts of a key are texts")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or urandom(16).hex()
     escaped = escape(values, blobs)

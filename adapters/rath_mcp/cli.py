@@ -17,16 +17,37 @@ SessionName = Annotated[
 ]
 Durable = Annotated[bool, typer.Option("--durable", help="Have each request on disk before it is passed on.")]
 Server = Annotated[
-    list[str], typer.Argument(metavar="-- SERVER ARGS...", help="The server's own command line.", show_default=False)
+    list[str] | None, typer.Argument(metavar="-- SERVER ARGS...", help="The server's own command line.", show_default=False)
+]
+
+Http = Annotated[
+    str | None, typer.Option("--http", metavar="URL", help="Record this streamable HTTP server instead.", show_default=False)
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen", metavar="HOST:PORT", help="Where to listen, on loopback; port 0 takes a free one.", show_default=False
+    ),
 ]
 
 
-def record(face: Face, server: Server, session: SessionName = None, durable: Durable = False) -> int:
-    """Run a stdio server on record: put this in front of its command in the host's configuration.
+def record(
+    face: Face,
+    server: Server = None,
+    session: SessionName = None,
+    durable: Durable = False,
+    http: Http = None,
+    listen: Listen = "",
+) -> int:
+    """Run a stdio server on record: put this in front of its command in the host's configuration. Or stand before an HTTP server.
 
     Bytes pass unchanged, and the server's exit status is returned.
     """
-    return wrapping.record(face.url, session, durable, server)
+    if (http is None) == (not server):
+        raise typer.BadParameter("give either -- SERVER ARGS..., or --http URL with --listen 127.0.0.1:PORT")
+    if http is None:
+        return wrapping.record(face.url, session, durable, server or ())
+    return wrapping.record_http(face.url, session, durable, http, listen)
 
 
 def replay(

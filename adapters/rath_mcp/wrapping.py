@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from rath_bridge.errors import StoreAddressError
+from rath_bridge.errors import StoreAddressError, UnsupportedError
 from rath_bridge.session import split_name
 from rath_bridge.store import DEFAULT_URL
 
@@ -57,3 +57,22 @@ def record(url: str | None, session: str | None, durable: bool, server: Sequence
     from rath_mcp.stdio import record as run
 
     return run(address(url), server, session, durable)
+
+
+def record_http(url: str | None, session: str | None, durable: bool, upstream: str, listen: str) -> int:
+    """Check what was given, and be the HTTP proxy.
+
+    Raises:
+        UnsupportedError: Not an address of an HTTP server, or not a place on loopback.
+    """
+    from rath_mcp.streamable import LOOPBACK
+    from rath_mcp.streamable import record as run
+
+    if session is not None:
+        split_name(session)
+    if not upstream.startswith(("http://", "https://")):
+        raise UnsupportedError(f"--http takes the address of an MCP server, not {upstream!r}: give http://... or https://...")
+    host, _, port = listen.rpartition(":")
+    if host.strip("[]") not in LOOPBACK or not port.isdecimal() or int(port) > 65535:
+        raise UnsupportedError(f"the proxy listens on loopback only, not on {listen!r}: give --listen 127.0.0.1:PORT")
+    return run(address(url), upstream, (host.strip("[]"), int(port)), session, durable)

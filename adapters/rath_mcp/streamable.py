@@ -1,0 +1,298 @@
+"""The HTTP proxy: ``rath-bridge mcp record --http URL --listen 127.0.0.1:PORT``, for streamable HTTP of both protocol eras.
+
+A plain reverse proxy on loopback: bodies pass as they come, event streams event by event. Before a request is passed on its
+message stands in the spool, before an answer is, too. A connection is what ``Mcp-Session-Id`` names; requests without one share a
+connection, and a second request with an id that is still open opens another beside it. Source: MCP, basic transports (2025-11-25,
+2026-07-28).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, count
+from threading import Event, Lock, Thread
+from time import time_ns
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from rath_bridge.model.digests import digest
+from rath_mcp.frames import Direction, Frame, mapping, parse_line, shape
+from rath_mcp.spool import EVENT, Spool
+from rath_mcp.stdio import label_of, recording
+
+KEPT: Final = ("mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "traceparent", "last-event-id", "content-type")
+"""Headers that stand in the record; no others do, and no credentials."""
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOP: Final = frozenset({
+    "host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "content-length", "accept-encoding",
+})  # fmt: skip
+_HANG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+
+class Tape:
+    """Where frames go, and which connection each belongs to."""
+
+    def __init__(self, spool: Spool | None, wake: int | None, durable: bool) -> None:
+        self._spool, self._wake, self._durable = spool, wake, durable
+        self._lock = Lock()
+        self._open: dict[str, set[str]] = {}
+        self._keys: dict[str, str] = {}
+        self._count = 0
+        self._nameless: list[str] = []
+        """Connections of servers that greet without naming a session, newest first."""
+
+    def place(self, session: str | None, ids: set[str], greeting: bool) -> str:
+        """Return the connection for a message of the client, and hold its request ids there."""
+        with self._lock:
+            if session is not None:
+                key = self._keys.setdefault(session, digest(session.encode())[:12])
+            elif greeting:
+                self._count += 1
+                key = f"hello-{self._count}"
+            else:
+                lanes = chain(self._nameless, (f"lane-{number}" for number in count(1)))
+                key = next(lane for lane in lanes if not self._open.get(lane, set()) & ids)
+            self._open.setdefault(key, set()).update(ids)
+            return key
+
+    def named(self, session: str, key: str) -> None:
+        """The server has given a connection its name."""
+        with self._lock:
+            self._keys.setdefault(session, key)
+
+    def nameless(self, key: str) -> None:
+        """The server has greeted and given no name: what comes without one belongs here."""
+        with self._lock:
+            self._nameless.insert(0, key)
+
+    def done(self, key: str, ids: set[str]) -> None:
+        """Requests are answered, or will never be."""
+        with self._lock:
+            self._open.get(key, set()).difference_update(ids)
+
+    def frame(self, data: bytes, direction: Direction, key: str, **extra: Any) -> Frame:
+        """Put a message down; returns it."""
+        frame = parse_line(data, direction, time_ns())
+        self.event({"connection": key, "frame": {**frame.to_json(), **extra}}, sync=direction == "c2s" and self._durable)
+        return frame
+
+    def event(self, facts: dict[str, Any], sync: bool = False) -> None:
+        """Put an event down, and wake the keeper."""
+        if self._spool is not None and self._wake is not None:
+            self._spool.write(EVENT, json.dumps(facts).encode(), sync)
+            with suppress(OSError):
+                os.write(self._wake, b".")
+
+
+class Post:
+    """The requests of one body, until each has its answer."""
+
+    def __init__(self, tape: Tape, body: bytes, headers: dict[str, str]) -> None:
+        self._tape = tape
+        frame = parse_line(body, "c2s")
+        whole: Any = frame.message if frame.decodable else None
+        messages: list[Any] = whole if shape(whole) == "batch" else [whole]
+        asked = [mapping(one) for one in messages if shape(one) == "request"]
+        self.waiting: dict[str, Any] = {json.dumps(one["id"]): one["id"] for one in asked}
+        self.greeting = any(one["method"] == "initialize" for one in asked)
+        self.key = tape.place(headers.get("mcp-session-id"), set(self.waiting), self.greeting)
+        if body:
+            tape.frame(body, "c2s", self.key, headers=headers)
+
+    def answered(self, data: bytes, status: int, headers: dict[str, str]) -> None:
+        """Put a message of the server down."""
+        frame = self._tape.frame(data, "s2c", self.key, status=status, headers=headers)
+        whole: Any = frame.message if frame.decodable else None
+        messages: list[Any] = whole if shape(whole) == "batch" else [whole]
+        ids = {json.dumps(mapping(one)["id"]) for one in messages if shape(one) == "answer"}
+        for name in ids:
+            self.waiting.pop(name, None)
+        self._tape.done(self.key, ids)
+
+    def over(self, reason: str, detail: str | None = None) -> None:
+        """No more will come: what waits still was never answered."""
+        if self.waiting:
+            ids = list(self.waiting.values())
+            self._tape.event({"connection": self.key, "failed": ids, "reason": reason, "detail": detail})
+            self._tape.done(self.key, set(self.waiting))
+            self.waiting.clear()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection of a client."""
+
+    protocol_version = "HTTP/1.1"
+    server: Proxy  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_POST(self) -> None:
+        """Pass a request on."""
+        self._forward()
+
+    do_GET = do_POST  # noqa: N815 - the names that http.server calls
+    do_DELETE = do_POST  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        """Say nothing: standard error is the user's."""
+
+    def _forward(self) -> None:
+        host = (self.headers.get("host") or "").rpartition(":")[0].strip("[]") or self.headers.get("host")
+        if host not in LOOPBACK:  # a web page that has its own name point here
+            self.send_error(403, "the proxy answers on loopback only")
+            return
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length)
+        post = Post(self.server.tape, body, _kept(self.headers))
+        over = Event()
+        upstream = self.server.connect()
+        try:
+            try:
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+                upstream.request(
+                    self.command, self.server.address(self.path), body if body or self.command == "POST" else None, headers
+                )
+                Thread(target=_watch, args=(self.connection, upstream, over), daemon=True).start()
+                response = upstream.getresponse()
+            except (OSError, HTTPException) as error:
+                gone = over.is_set()
+                post.over("cancelled" if gone else "unreachable", None if gone else f"{type(error).__name__}: {error}")
+                self.close_connection = True
+                if not gone:
+                    self.send_error(502, "the MCP server cannot be reached")
+                return
+            self._answer(response, post, over)
+            if self.command == "DELETE" and response.status < 300:
+                self.server.tape.event({"connection": post.key, "close": "client_closed"})
+        finally:
+            over.set()
+            upstream.close()
+
+    def _answer(self, response: HTTPResponse, post: Post, over: Event) -> None:
+        kept = _kept(response.headers)
+        if "mcp-session-id" in kept:
+            self.server.tape.named(kept["mcp-session-id"], post.key)
+        elif post.greeting and response.status < 300:
+            self.server.tape.nameless(post.key)
+        stream = "text/event-stream" in kept.get("content-type", "")
+        length = response.getheader("content-length")
+        self.send_response(response.status, response.reason)
+        for name, value in response.getheaders():
+            if name.lower() not in (*_HOP, "date", "server"):
+                self.send_header(name, value)
+        chunked = length is None and response.status not in (202, 204, 304)
+        self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", length or "0")))
+        self.end_headers()
+        held = b""
+        try:
+            while data := response.read1(1 << 16):
+                held = self._events(held + data, post, response.status, kept) if stream else held + data
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
+                self.wfile.flush()
+            if not stream and held.strip():
+                self._body(held, post, response.status, kept)
+            if chunked:
+                self.wfile.write(b"0\r\n\r\n")
+        except (OSError, HTTPException):
+            self.close_connection = True
+            post.over("cancelled" if over.is_set() else "stream_ended")
+            return
+        if over.is_set():
+            post.over("cancelled")
+        elif response.status >= 400:
+            post.over(
+                f"http_{response.status}", f"HTTP {response.status} {response.reason}: {held.decode('utf-8', 'replace')[:2000]}"
+            )
+        else:
+            post.over("stream_ended")
+
+    def _events(self, data: bytes, post: Post, status: int, kept: dict[str, str]) -> bytes:
+        """Put whole events down; returns what is left."""
+        *events, rest = data.replace(b"\r\n", b"\n").split(b"\n\n") if not data.endswith(b"\r") else [data]
+        for event in events:
+            lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
+            if lines and b"\n".join(lines).strip():
+                post.answered(b"\n".join(lines), status, kept)
+        return rest
+
+    def _body(self, data: bytes, post: Post, status: int, kept: dict[str, str]) -> None:
+        frame = parse_line(data, "s2c")
+        if status < 400 or (frame.decodable and shape(frame.message) == "answer"):
+            post.answered(data, status, kept)
+
+
+class Proxy(ThreadingHTTPServer):
+    """The listening side."""
+
+    daemon_threads = True
+
+    def __init__(self, listen: tuple[str, int], upstream: str, tape: Tape) -> None:
+        self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+        super().__init__(listen, Handler)
+        self.tape = tape
+        self._to = urlsplit(upstream)
+        self.path = self._to.path
+
+    def connect(self) -> HTTPConnection:
+        """Return a connection to the server."""
+        kind = HTTPSConnection if self._to.scheme == "https" else HTTPConnection
+        return kind(self._to.hostname or "", self._to.port)
+
+    def address(self, asked: str) -> str:
+        """Return the path to ask for: the server's own where the client asks for the root or for that path."""
+        path, mark, query = asked.partition("?")
+        base = self.path.rstrip("/")
+        known = base if path in ("/", "", self.path, base) else path
+        return f"{known or '/'}{mark}{query}"
+
+
+def _kept(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items() if name.lower() in KEPT}
+
+
+def _watch(client: socket.socket, upstream: HTTPConnection, over: Event) -> None:
+    """Hang up on the server when the client does: in the later era that is how a call is cancelled."""
+    poll = select.poll()
+    with suppress(OSError, ValueError):
+        poll.register(client, _HANG_UP)
+        while not over.is_set():
+            if poll.poll(200) and not over.is_set():
+                over.set()
+                sock = upstream.sock
+                if sock is not None:
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+def record(url: str, upstream: str, listen: tuple[str, int], session: str | None = None, durable: bool = False) -> int:
+    """Be the proxy until a signal ends it.
+
+    Args:
+        url: The store's address.
+        upstream: The MCP server's address.
+        listen: Where to listen, on loopback.
+        session: Where to write; ``mcp/`` and the server's host, when absent.
+        durable: Have each request on disk before it is passed on.
+    """
+    label = label_of([urlsplit(upstream).hostname or "http"])
+    with recording(url, session or f"mcp/{label}", label=label) as (spool, wake):
+        tape = Tape(spool, wake, durable)
+        proxy = Proxy(listen, upstream, tape)
+
+        def stop(*_: object) -> None:
+            Thread(target=proxy.shutdown, daemon=True).start()  # it waits for the loop that we are in
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, stop)
+        host, port = proxy.server_address[:2]
+        print(f"rath-bridge: recording {upstream} on http://{host!s}:{port}{proxy.path}", file=sys.stderr, flush=True)  # noqa: T201
+        with proxy:
+            proxy.serve_forever(poll_interval=0.1)
+        tape.event({"exit": 0, "reason": "client_closed"})
+    return 0

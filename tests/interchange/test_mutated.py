@@ -18,6 +18,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.interchange.importing import import_document
 from rath_bridge.interchange.reading import read
 from rath_bridge.model.parts import GenericPart
+from tests.interchange.test_agent_logs import CLAUDE, CODEX
 from tests.interchange.test_atif import FULL
 from tests.interchange.test_openai_messages import REQUEST, TALK
 from tests.interchange.test_responses_markdown import ITEMS, RESPONSE
@@ -52,6 +53,7 @@ def lines(values: list[Any]) -> bytes:
 
 SAMPLES = [
     *(json.dumps(one).encode() for one in (FULL, TALK, REQUEST, ITEMS, RESPONSE)), lines(RECORDS), lines([REQUEST, REQUEST]),
+    lines(CLAUDE), lines(CODEX),
 ]  # fmt: skip
 
 

@@ -162,3 +162,15 @@ def test_a_note_that_only_looks_like_a_claim_stops_nothing(tmp_path: Path) -> No
     report = rb.verify_packet(rb.export_packet(s, tmp_path / "p"))
     assert report.ok
     assert report.claims == ()
+
+
+def test_a_claim_whose_words_are_gone_stops_nothing(tmp_path: Path) -> None:
+    store = rb.open_store("memory:")
+    s = store.create("s").append(claim_draft(Claim(id="long", sentence=LONG, status="supported")))
+    backend: Any = store.backend
+    for name in list(backend._objects):
+        del backend._objects[name]
+    report = rb.verify_packet(rb.export_packet(s, tmp_path / "p"))
+    assert report.ok
+    assert report.coverage is not None
+    assert report.claims == ()

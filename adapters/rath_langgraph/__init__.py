@@ -14,6 +14,8 @@ from rath_langgraph.decode import decode, recognises
 from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
+    from rath_langgraph.moving import export_thread as export_thread
+    from rath_langgraph.moving import import_thread as import_thread
     from rath_langgraph.record import RathCallbackHandler as RathCallbackHandler
     from rath_langgraph.saver import RathSaver as RathSaver
     from rath_langgraph.serde import RathSerializer as RathSerializer
@@ -23,10 +25,14 @@ name: Final = "langgraph"
 extra: Final = "langgraph"
 SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
-_PUBLIC: Final = {"RathCallbackHandler": "record", "RathSaver": "saver", "RathSerializer": "serde", "wrap": "wrap"}
+_PUBLIC: Final = {
+    "RathCallbackHandler": "record", "RathSaver": "saver", "RathSerializer": "serde", "export_thread": "moving",
+    "import_thread": "moving", "wrap": "wrap",
+}  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "RathCallbackHandler", "RathSaver", "RathSerializer", "decode", "encode", "extra", "name", "recognises", "wrap",
+    "SUPPORTED", "RathCallbackHandler", "RathSaver", "RathSerializer", "decode", "encode", "export_thread", "extra",
+    "import_thread", "name", "recognises", "wrap",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from hashlib import sha256
 from heapq import merge
 from itertools import islice
@@ -38,6 +39,7 @@ from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
 from rath_langgraph.threads import FRAMEWORK, Threads, settle
 
+_guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 _PAGE: Final = 128
 """Index entries read at once while listing."""
 
@@ -53,6 +55,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         serde: SerializerProtocol | None = None,
         allow: Iterable[type] = (),
         on_conflict: Literal["branch", "raise"] = "branch",
+        fallback: BaseCheckpointSaver[Any] | None = None,
     ) -> None:
         """Use a store as a checkpointer.
 
@@ -64,10 +67,12 @@ class RathSaver(BaseCheckpointSaver[Any]):
             allow: Classes that may be constructed although no imported module leads to them (those that do need no mention).
             on_conflict: What a put does whose parent is not the newest of its line (two runs on one thread): open a branch, or raise
                 `ConflictError`. Time travel and ``update_state`` always open a branch.
+            fallback: The saver that was used so far: its threads are read through, and go on in this store from where they are.
         """
         super().__init__(serde=serde if serde is not None else RathSerializer(allow))
         self.store = store if store is not None else open_store()
         self.on_conflict = on_conflict
+        self.fallback = fallback
         self._threads = Threads(self.store, session)
 
     @classmethod
@@ -98,10 +103,16 @@ class RathSaver(BaseCheckpointSaver[Any]):
         backend = self.store.backend
         wanted = _configurable(config).get("checkpoint_id")
         if wanted:
-            return self._tuple(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
-        return next(
-            (self._tuple(found, ns, entries) for _, found, ns, entries in self._groups(thread_id, namespace, size=6)), None
-        )
+            found = self._tuple(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
+        else:
+            groups = self._groups(thread_id, namespace, size=6)
+            found = next((self._tuple(name, ns, entries) for _, name, ns, entries in groups), None)
+        return self.fallback.get_tuple(config) if found is None and self.fallback is not None else found
+
+    def holds(self, config: RunnableConfig) -> bool:
+        """Tell whether the checkpoint that the config names stands in this store itself."""
+        name = str(_configurable(config)["checkpoint_id"])
+        return self.store.backend.lookup(Key(FRAMEWORK, *_place(config), name)) is not None
 
     def list(
         self,
@@ -112,6 +123,20 @@ class RathSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Iterate over checkpoints, newest first."""
+        if self.fallback is None:
+            yield from self._own(config, filter, before, limit)
+            return
+        lists = (self._own(config, filter, before, limit), self.fallback.list(config, filter=filter, before=before, limit=limit))
+        told: set[tuple[str, ...]] = set()
+        for found in merge(*lists, key=lambda one: one.checkpoint["id"], reverse=True):  # of two that are equal, ours comes first
+            name = (*_place(found.config), found.checkpoint["id"])
+            if name not in told and (limit is None or len(told) < limit):
+                told.add(name)
+                yield found
+
+    def _own(
+        self, config: RunnableConfig | None, wanted: dict[str, Any] | None, before: RunnableConfig | None, limit: int | None
+    ) -> Iterator[CheckpointTuple]:
         configurable: dict[str, Any] = _configurable(config) if config else {}
         thread_id, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
         scopes = [
@@ -121,13 +146,13 @@ class RathSaver(BaseCheckpointSaver[Any]):
         ]
         edge = _configurable(before).get("checkpoint_id") if before else None
         exact = configurable.get("checkpoint_id")
-        size = None if limit is None or filter else limit * 6 + 8
+        size = None if limit is None or wanted else limit * 6 + 8
         groups = merge(*(self._groups(*scope, edge, exact, size) for scope in scopes), key=lambda g: g[0], reverse=True)
         count = 0
         for _, found, ns, entries in groups:
             if limit is not None and count >= limit:
                 return
-            if filter and not self._matches(entries, filter):
+            if wanted and not self._matches(entries, wanted):
                 continue
             made = self._tuple(found, ns, entries)
             if made is not None:
@@ -192,6 +217,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         """
         thread_id, namespace = _place(config)
         parent_id: str | None = _configurable(config).get("checkpoint_id") or None
+        self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
         line = self._threads.line(thread_id, namespace)
         with line.lock:
@@ -202,6 +228,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         """Store the writes of a task; its checkpoint may come later. Durable when it returns."""
         thread_id, namespace = _place(config)
         checkpoint_id = str(_configurable(config).get("checkpoint_id") or "")
+        self._fetch(thread_id, namespace, checkpoint_id)
         encoder = Encoder(self.serde)
         body = task_body(namespace, checkpoint_id, writes, task_id, task_path, encoder)
         key = Key(FRAMEWORK, thread_id, namespace, checkpoint_id, _task_sub(task_id, [row[0] for row in body.writes]))
@@ -222,9 +249,28 @@ class RathSaver(BaseCheckpointSaver[Any]):
             line.seen.remember(encoder)
         self._threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})
 
+    def _fetch(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> None:
+        """Bring a checkpoint that is to be continued over from the saver that was used so far."""
+        old = self.fallback
+        if old is None or not checkpoint_id or _guard.get():
+            return
+        if self.holds(_config(thread_id, namespace, checkpoint_id)):
+            return
+        found = old.get_tuple(_config(thread_id, namespace, checkpoint_id))
+        if found is not None:
+            from rath_langgraph.moving import write_tuple
+
+            token = _guard.set(True)
+            try:
+                write_tuple(self, found, thread_id)
+            finally:
+                _guard.reset(token)
+
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread: its checkpoints are not found any more, and its messages leave the transcript."""
         upkeep.delete_thread(self._threads, thread_id)
+        if self.fallback is not None:
+            self.fallback.delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Forget the checkpoints whose metadata has one of these ``run_id``, in all threads and namespaces."""
@@ -236,6 +282,10 @@ class RathSaver(BaseCheckpointSaver[Any]):
         Raises:
             NameInUseError: The target has checkpoints already.
         """
+        if self.fallback is not None and next(iter(self.fallback.list({"configurable": {"thread_id": source_thread_id}})), None):
+            from rath_langgraph.moving import import_thread
+
+            import_thread(self.fallback, self, source_thread_id)
         upkeep.copy_thread(self._threads, source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -244,6 +294,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Writes to delta channels since they were last stored whole; only those are read."""
+        if self.fallback is not None:
+            return super().get_delta_channel_history(config=config, channels=channels)
         thread_id, namespace = _place(config)
         wanted = _configurable(config).get("checkpoint_id") or None
         return cast(Any, upkeep.delta_history(self._threads, self.serde, thread_id, namespace, wanted, channels))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
+from zipfile import BadZipFile
 
 import orjson
 
@@ -85,7 +86,7 @@ def audit_packet(path: str | os.PathLike[str], name: str) -> list[Answer]:
                 wanted.add(one)
                 waiting += above[one]
         return answers((chunk for chunk in packet_chunks(files) if chunk.id in wanted), heads[name])
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, BadZipFile) as error:
         raise PacketError(f"{path} cannot be asked ({error!r}): check it with rath-bridge verify") from error
     finally:
         files.close()

@@ -191,7 +191,10 @@ def recorded_claim(chunk: Chunk) -> Claim | None:
     """
     if chunk.kind != "note" or chunk.body_bytes is None or ATTRIBUTE.encode() not in chunk.body_bytes:
         return None
-    body = chunk.body
+    try:
+        body = chunk.body
+    except RathError:  # its text is not there any more: it claims nothing
+        return None
     value = body.attributes.get(ATTRIBUTE) if isinstance(body, Note) else None
     return None if value is None else claim_of(value)
 

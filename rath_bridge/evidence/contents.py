@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import orjson
 
 from rath_bridge.errors import MissingObjectError
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.reading import BUFFER, PacketFiles, read_lines
-from rath_bridge.model.chunk import Chunk, parse_envelope
+from rath_bridge.model.chunk import Chunk, parse_time
 from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.encoding import dumps
 
 
 def packet_chunks(files: PacketFiles, *, bodies: bool = True) -> Iterator[Chunk]:
     """Yield every chunk in the packet's order; bodies stand in the order of their envelopes, erased ones are absent.
 
-    For packets whose integrity holds, or nearly: a body that is out of order counts as absent.
+    For packets whose integrity holds, or nearly: a body that is out of order counts as absent, and envelopes are not checked again.
 
     Args:
         files: The packet.
         bodies: False reads envelopes only.
 
     Raises:
-        DecodeError: A line is no envelope.
+        ValueError, KeyError, TypeError, AttributeError: A line is no envelope.
     """
     load = blobs(files)
     positions: dict[Digest, int] = {}
@@ -32,15 +34,21 @@ def packet_chunks(files: PacketFiles, *, bodies: bool = True) -> Iterator[Chunk]
         body = next(waiting, None)
         name = None if body is None else digest(body)
         for line in _lines(envelopes):
-            chunk = parse_envelope(line, None)
-            position = positions.get(chunk.parents[0], -1) + 1 if chunk.parents else 0
+            fields: dict[str, Any] = orjson.loads(line)
+            parents: tuple[Digest, ...] = tuple(fields.get("parents", ()))
+            position = positions.get(parents[0], -1) + 1 if parents else 0
+            there = body is not None and name == fields["body"]
+            chunk = Chunk(
+                id=digest(line), kind=fields["kind"], parents=parents, at=parse_time(fields["at"]), run=fields.get("run"),
+                origin=dumps(fields["origin"]).decode() if "origin" in fields else None, span=None, size=fields["size"],
+                body_bytes=body if there else None, position=position, generation=position, raw=line,
+                erased_digest=None if there else fields["body"], load=load,
+            )  # fmt: skip
             positions[chunk.id] = position
-            if body is not None and name == chunk.body_digest:
-                yield replace(chunk, body_bytes=body, erased_digest=None, position=position, generation=position, load=load)
+            if there:
                 body = next(waiting, None)
                 name = None if body is None else digest(body)
-            else:
-                yield replace(chunk, position=position, generation=position, load=load)
+            yield chunk
 
 
 def blobs(files: PacketFiles) -> Loader:

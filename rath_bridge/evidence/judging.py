@@ -63,6 +63,8 @@ def look_again(
                 continue
             if claim is not None:
                 recorded[claim.id] = claim
+        counted = coverage_of(survey, sessions, absent)
+        verdicts = check_claims(claims or recorded.values(), evidence.get, survey.tally)
     except Exception:  # noqa: BLE001 - what is wrong with the lines is named elsewhere; a broken archive may raise anything
         return LookedAgain(None, (), tuple(findings))
     if told is not None and not findings:
@@ -72,12 +74,7 @@ def look_again(
             for name, claim in recorded.items()
             if ledger.get(name) != claim
         ]
-    counted = coverage_of(survey, sessions, absent)
-    return LookedAgain(
-        compare(documents.get(layout.COVERAGE), counted),
-        check_claims(claims or recorded.values(), evidence.get, survey.tally),
-        tuple(findings),
-    )
+    return LookedAgain(compare(documents.get(layout.COVERAGE), counted), verdicts, tuple(findings))
 
 
 def check_session(session: Session, claims: Iterable[Claim] = ()) -> tuple[ClaimVerdict, ...]:

@@ -16,7 +16,7 @@ from benchmarks.table import Row, size_of, workspace
 TURNS = (50, 200)
 
 
-def _text() -> str:
+def said() -> str:
     """1 KB that no compressor can shrink by much: said once, stored once."""
     return b85encode(os.urandom(820)).decode()[:1024]
 
@@ -27,14 +27,14 @@ def _chat(saver: Any, turns: int) -> tuple[float, float, Callable[[], Any]]:
     from langgraph.graph import END, START, MessagesState, StateGraph
 
     def bot(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage(_text())]}
+        return {"messages": [AIMessage(said())]}
 
     graph = StateGraph(MessagesState).add_node("bot", bot).add_edge(START, "bot").add_edge("bot", END).compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": "1"}}
     times: list[float] = []
     for _ in range(turns):
         start = perf_counter()
-        graph.invoke({"messages": [HumanMessage(_text())]}, config)
+        graph.invoke({"messages": [HumanMessage(said())]}, config)
         times.append(perf_counter() - start)
     reads: list[float] = []
     for _ in range(15):
@@ -78,10 +78,10 @@ def rows() -> Iterator[Row]:
             turn, read, size = _ours(folder, turns)
             their_turn, their_read, their_size = _sqlite(folder, turns)
             memory_turn, _ = _memory(turns)
-            said = 2048 * turns
+            total = 2048 * turns
             yield Row(
-                f"LangGraph saver, {turns} turns of 2 KB: bytes", f"{size / turns:,.0f} a turn, {size / said:.1f} x said",
-                "<= 8 KB a turn", f"SqliteSaver {their_size / turns:,.0f} a turn, {their_size / said:.0f} x", size / turns <= 8_000,
+                f"LangGraph saver, {turns} turns of 2 KB: bytes", f"{size / turns:,.0f} a turn, {size / total:.1f} x said",
+                "<= 8 KB a turn", f"SqliteSaver {their_size / turns:,.0f} a turn, {their_size / total:.0f} x", size / turns <= 8_000,
             )  # fmt: skip
             yield Row(
                 f"LangGraph saver, {turns} turns: time of a turn", f"{turn * 1e3:.1f} ms",

@@ -1,0 +1,190 @@
+"""What users of AutoGen ran into, by issue, with the right behaviour; and runs of the kinds that have no page of their own.
+
+Elsewhere: 7956 (cancel) and 7043, 7916, 6983, 5130 in test_team_state.py and test_runs.py; 7968, 8039 in test_replay.py; 4327, 3619 in
+test_moving.py; 11505 in test_model_calls.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.conditions import HandoffTermination
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core.model_context import BufferedChatCompletionContext
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+import rath_autogen
+import rath_bridge as rb
+from rath_autogen import RecordingChatCompletionClient, load_team_state, save_team_state, wrap
+from rath_bridge.model.kinds import Inference, Span
+from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
+from rath_bridge.otel import SessionSpanProcessor
+from tests.autogen.scripted import asks, client, dumped
+from tests.autogen.test_replay import coder, magentic, nested, society, writing_coder
+
+
+async def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+def texts(result: Any) -> list[tuple[str, str]]:
+    return [(m.source, m.to_text()) for m in result.messages if hasattr(m, "to_model_text")]
+
+
+def swarm(*answers: Any, turns: int = 3) -> Any:
+    a = AssistantAgent("a", client(*answers[:1]), handoffs=["b"])
+    b = AssistantAgent("b", client(*answers[1:]), handoffs=["user"])
+    return Swarm([a, b], termination_condition=HandoffTermination("user"), max_turns=turns)
+
+
+@pytest.mark.parametrize("make", [nested, magentic, coder, writing_coder, society])
+async def test_every_kind_of_run_is_recorded_and_goes_home_exactly(store: rb.Store, make: Any) -> None:
+    result = await wrap(make(True), store, "s").run(task="go")
+    session = store.session("s")
+    back, report = rath_autogen.encode(session)
+    assert report.exact
+    assert dumped(back.messages) == dumped(result.messages)
+    assert back.stop_reason == result.stop_reason
+    assert not session.pending()
+    assert not session.fsck()
+    usages = [m.models_usage for m in result.messages if m.models_usage is not None]
+    calls = [c.body for c in session if isinstance(c.body, Inference)]
+    assert session.usage().output_tokens >= sum(usage.completion_tokens for usage in usages)
+    assert all(call.observer == "model" for call in calls)  # none was counted twice
+
+
+class Waiting(BaseChatAgent):
+    """An agent that can be paused."""
+
+    def __init__(self) -> None:
+        super().__init__("waiting", "Waits.")
+        self.free = asyncio.Event()
+        self.seen: list[str] = []
+        self.free.set()
+
+    @property
+    def produced_message_types(self) -> Any:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+        await asyncio.sleep(0.01)
+        await self.free.wait()
+        return Response(chat_message=TextMessage(content="went on", source=self.name))
+
+    async def on_reset(self, cancellation_token: Any) -> None: ...
+
+    async def on_pause(self, cancellation_token: Any) -> None:
+        self.seen.append("pause")
+        self.free.clear()
+
+    async def on_resume(self, cancellation_token: Any) -> None:
+        self.seen.append("resume")
+        self.free.set()
+
+
+async def test_pause_and_resume_behave_as_before(store: rb.Store) -> None:
+    one = Waiting()
+    team = wrap(RoundRobinGroupChat([one], max_turns=2), store, "s")
+    running = asyncio.create_task(team.run(task="go"))
+    await asyncio.sleep(0.005)
+    await team.pause()
+    await asyncio.sleep(0.03)
+    assert not running.done()
+    await team.resume()
+    result = await asyncio.wait_for(running, 5)
+    assert one.seen == ["pause", "resume"]
+    assert [m.text for m in store.session("s").messages()] == [m.to_text() for m in result.messages]
+
+
+async def test_5697_and_5895_autogens_spans_are_attached_and_every_model_call_is_on_record(
+    store: rb.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SessionSpanProcessor(store))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    answers = client(asks("pay", '{"n": 3}'))
+    agent = AssistantAgent("a", RecordingChatCompletionClient(answers), tools=[pay])
+    await wrap(RoundRobinGroupChat([agent], max_turns=1), store, "s").run(task="go")
+    provider.force_flush()
+    session = store.session("s")
+    spans = {c.body.name: c for c in session if isinstance(c.body, Span)}
+    assert {"invoke_agent a", "execute_tool pay"} <= spans.keys()
+    tool, agent_span = spans["execute_tool pay"].span, spans["invoke_agent a"].span
+    assert tool is not None
+    assert agent_span is not None
+    assert tool.trace_id == agent_span.trace_id
+    run = next(c for c in session if c.kind == "run")
+    assert spans["execute_tool pay"].run == run.run
+    assert len([c for c in session if isinstance(c.body, Inference)]) == 1
+    assert (session.usage().input_tokens, session.usage().output_tokens) == (5, 6)
+
+
+async def test_5912_a_swarm_goes_on_with_a_text_after_it_handed_over_to_the_user(store: rb.Store) -> None:
+    team = wrap(swarm(asks("transfer_to_b"), asks("transfer_to_user", "{}", "c2")), store, "s")
+    assert (await team.run(task="go")).stop_reason == "Handoff to user from b detected."
+    session = (await save_team_state(team)).append(rb.message("user", "and in blue"))
+    after = await wrap(swarm("never", "in blue then", turns=1), store, "s").acall(session)
+    assert (after.messages()[-1].name, after.messages()[-1].text) == ("b", "in blue then")
+
+
+async def test_6823_a_tool_result_says_whose_it_is(store: rb.Store) -> None:
+    a = AssistantAgent("a", client(asks("pay", '{"n": 1}', "c1")), tools=[pay])
+    b = AssistantAgent("b", client(asks("pay", '{"n": 2}', "c1")), tools=[pay])
+    await wrap(RoundRobinGroupChat([a, b], max_turns=2), store, "s").run(task="go")
+    session = store.session("s")
+    assert [(m.name, m.text) for m in session.messages() if m.role == "tool"] == [("a", ""), ("b", "")]
+    assert [(call.status, call.call_id) for call in session.calls()] == [("ok", "c1"), ("ok", "c1")]
+
+
+async def test_7955_a_context_that_was_cut_through_a_pair_is_whole_again(store: rb.Store) -> None:
+    """A limited context drops the call and keeps its result; what we hand over holds both, or neither."""
+    context = BufferedChatCompletionContext(buffer_size=1)
+    agent = AssistantAgent("a", client(asks("pay", '{"n": 1}')), tools=[pay], model_context=context)
+    await wrap(agent, store, "s").run(task="go")
+    cut = await context.get_messages()
+    alone = store.create("cut").append(*rb.decode(cut)) if cut else store.create("cut")
+    for session in (store.session("s"), alone):
+        messages, _ = rath_autogen.encode(session, as_="llm_messages")
+        asked = {call.id for m in messages if isinstance(m.content, list) for call in m.content if hasattr(call, "arguments")}
+        answered = {r.call_id for m in messages if isinstance(m.content, list) for r in m.content if hasattr(r, "call_id")}
+        assert asked == answered
+    parts = [part for m in store.session("s").messages() for part in m.body.parts]
+    assert sum(isinstance(p, ToolCallPart) for p in parts) == sum(isinstance(p, ToolCallResponsePart) for p in parts) == 1
+
+
+async def test_4100_a_team_rolls_back_to_a_snapshot(store: rb.Store) -> None:
+    def team(*answers: str) -> Any:
+        return RoundRobinGroupChat([AssistantAgent("a", client(*answers))], max_turns=1)
+
+    first = wrap(team("one", "two"), store, "s")
+    await first.run(task="go")
+    snapshot = await save_team_state(first)
+    await first.run(task="again")
+    await save_team_state(first)
+    fresh = team("three")
+    back = snapshot.fork("back")
+    assert (await load_team_state(fresh, back)).exact
+    await wrap(fresh, store, "s@back").run(task="otherwise")
+    assert [m.text for m in store.session("s@back").messages()] == ["go", "one", "otherwise", "three"]
+    assert [m.text for m in store.session("s").messages()] == ["go", "one", "again", "two"]
+
+
+async def test_6466_the_next_process_has_the_history(store: rb.Store) -> None:
+    await wrap(AssistantAgent("a", client("one")), store, "s").run(task="go")
+    fresh = AssistantAgent("a", client("two"))
+    report = await load_team_state(fresh, store.session("s"))
+    assert [m.content for m in await fresh._model_context.get_messages()] == ["go", "one"]
+    assert len(report.manifest) == 2
+
+
+async def test_5034_a_state_that_was_not_awaited_says_so(store: rb.Store) -> None:
+    session = store.create("s").append(rb.message("user", "go"))
+    with pytest.warns(RuntimeWarning, match="'load_team_state' was never awaited"):
+        load_team_state(AssistantAgent("a", client("one")), session)  # pyright: ignore[reportUnusedCoroutine]

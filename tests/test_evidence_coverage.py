@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,25 @@ def test_the_environment_is_an_allow_list(tmp_path: Path, monkeypatch: pytest.Mo
         files = contents(rb.export_packet(s, tmp_path / "p", overwrite=True, environment=given))
         assert orjson.loads(files["environment.json"]) == written
     assert rb.verify_packet(tmp_path / "p").ok
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_was_erased_is_tied_to_the_redaction_that_tells_why(tmp_path: Path, told: bool) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    with rb.open_store(url) as store:
+        s = store.create("s").append(rb.message("user", "my secret"), rb.message("user", "more"))
+        secret = s[1]
+        with sqlite3.connect(tmp_path / "s.db") as db:
+            gone = bytes.fromhex(secret.body_digest) + bytes([secret.size & 127 | 128, secret.size >> 7])
+            db.execute("UPDATE rath_chunk SET form = 5, body = ? WHERE id = ?", (gone, bytes.fromhex(secret.id)))
+        db.close()
+    with rb.open_store(url) as store:
+        s = store.session("s")
+        if told:
+            s = s.append(rb.draft(Redaction(targets=(secret.id,), reason="a person asked")))
+        found = facts(rb.export_packet(s, tmp_path / "p"))
+    assert found["erased"] == {"count": 1, "told": int(told), "untold": [] if told else [secret.id]}
+    why = "as redactions in the record tell" if told else "1 of them without a redaction that tells why"
+    report = rb.verify_packet(tmp_path / "p")
+    assert report.coverage is not None
+    assert f"the content of 1 chunk was erased, {why}" in report.coverage.holes()

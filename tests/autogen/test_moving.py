@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,8 @@ def test_a_damaged_chat_names_the_field(edit: dict[str, Any], path: str) -> None
     with pytest.raises(DecodeError) as raised:
         rb.decode(vars(classic()) | edit)
     assert raised.value.path == path
+
+
+async def test_the_example_runs(capsys: pytest.CaptureFixture[str], sqlite_url: str) -> None:
+    await runpy.run_path(str(Path(__file__).parents[2] / "examples" / "autogen_team.py"))["main"](sqlite_url)
+    assert capsys.readouterr().out == "user: Write about rain.\nwriter: A draft.\ncritic: Too short.\n"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 from rath_openai_agents.decode import decode as decode
 from rath_openai_agents.decode import recognises as recognises
 from rath_openai_agents.encode import encode as encode
+from rath_openai_agents.state import StateResumedError as StateResumedError
+from rath_openai_agents.state import checkpoint as checkpoint
 
 name: Final = "openai_agents"
 extra: Final = "openai-agents"
@@ -36,9 +38,24 @@ _PUBLIC: Final = {
 }  # fmt: skip
 
 __all__ = [
-    "SUPPORTED", "RathRunHooks", "RathSession", "RathTracingProcessor", "RecordingModel",
-    "ReplayDivergenceError", "ReplayModel", "decode", "encode", "extra", "install", "name",
-    "recognises", "replayable", "replaying", "wrap",
+    "SUPPORTED",
+    "RathRunHooks",
+    "RathSession",
+    "RathTracingProcessor",
+    "RecordingModel",
+    "ReplayDivergenceError",
+    "ReplayModel",
+    "StateResumedError",
+    "checkpoint",
+    "decode",
+    "encode",
+    "extra",
+    "install",
+    "name",
+    "recognises",
+    "replayable",
+    "replaying",
+    "wrap",
 ]  # fmt: skip
 
 

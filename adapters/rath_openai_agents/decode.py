@@ -6,7 +6,6 @@ Each message keeps its items' exact JSON as its native record (codec ``json``: a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import Any, Final, cast
 
 from rath_bridge.errors import DecodeError
@@ -25,9 +24,14 @@ from rath_openai_agents.items import (
     long_texts,
     message,
     of_model,
+    table,
 )
+from rath_openai_agents.state import checkpoint, is_state, state_json
+from rath_openai_agents.who import origin
 
-_RESULTS: Final = frozenset({"RunResult", "RunResultStreaming"})
+_RESULTS: Final = frozenset(
+    {("agents.result", "RunResult"), ("agents.result", "RunResultStreaming"), ("agents.exceptions", "RunErrorDetails")}
+)
 _OTHERS: Final = frozenset(
     {
         "message", "item_reference", "compaction", "compaction_trigger", "additional_tools", "configuration_update",
@@ -37,28 +41,9 @@ _OTHERS: Final = frozenset(
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 
 
-def version() -> str:
-    """Return the installed version of the SDK; ``unknown`` without it (items can be read all the same)."""
-    try:
-        return metadata.version("openai-agents")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
-_version: str | None = None
-
-
-def origin() -> dict[str, str]:
-    """Who records: for the envelope."""
-    global _version
-    if _version is None:
-        _version = version()
-    return {"adapter": "rath_openai_agents", "framework": FRAMEWORK, "version": _version}
-
-
 def recognises(obj: Any, /) -> bool:
     """Tell a run's result, or a list of Responses-API items, from the rest; imports nothing."""
-    if type(obj).__module__ == "agents.result" and type(obj).__name__ in _RESULTS:
+    if (type(obj).__module__, type(obj).__name__) in _RESULTS or is_state(obj):
         return True
     if not isinstance(obj, list) or not obj:
         return False
@@ -86,17 +71,28 @@ def _chat_content(content: Any) -> bool:
 
 
 def decode(obj: Any, /) -> tuple[Draft, ...]:
-    """Translate a ``RunResult`` or a list of input items into messages to append.
+    """Translate a run's result, a paused run or a list of input items into chunks to append.
 
-    A result gives its input and its new items, each reply with the name of the agent that gave it; a list knows no agents.
+    A result gives its input and its new items, each reply with the name of the agent that gave it; a list knows no agents. A paused
+    run gives its state and its approvals as well.
 
     Args:
-        obj: ``RunResult``, ``RunResultStreaming``, or a list of items (dicts, or the SDK's own values).
+        obj: ``RunResult``, ``RunResultStreaming``, ``RunErrorDetails`` (an error's ``run_data``), ``RunState`` or its JSON of any
+            schema version, or a list of items (dicts, or the SDK's own values).
 
     Raises:
         DecodeError: An item is no JSON object; the error names its place.
     """
-    if type(obj).__name__ in _RESULTS and not isinstance(obj, list):
+    if is_state(obj):
+        found = state_json(obj)
+        said = [entry for entry in found.get("session_items") or found.get("generated_items") or () if _said(entry)]
+        names = [_agent_of(entry) for entry in said]
+        return (
+            *drafts(item_list(found["original_input"]), place="RunState.original_input"),
+            *drafts([entry["raw_item"] for entry in said], names, place="RunState.session_items"),
+            *checkpoint(found),
+        )
+    if (type(obj).__module__, type(obj).__name__) in _RESULTS:
         given: Any = obj.input
         said = [_item_of(run_item) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
         agents = [getattr(run_item.agent, "name", None) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
@@ -105,6 +101,15 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
     if not isinstance(obj, list | tuple):
         raise DecodeError(type(obj).__name__, "expected a RunResult or a list of input items")
     return tuple(drafts([_item_of(item) for item in cast("Sequence[Any]", obj)], place="items"))
+
+
+def _said(entry: Any) -> bool:
+    found = table(entry)
+    return found.get("type") != "tool_approval_item" and isinstance(found.get("raw_item"), Mapping)
+
+
+def _agent_of(entry: Mapping[str, Any]) -> str | None:
+    return table(entry.get("agent")).get("name")
 
 
 def _item_of(item: Any) -> Any:

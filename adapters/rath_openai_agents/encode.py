@@ -20,8 +20,9 @@ from rath_bridge.session import Session
 from rath_bridge.verbs.transcript import TranscriptMessage
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.items import FRAMEWORK, OUTPUTS, PAIRS, Item, key, plain
+from rath_openai_agents.state import saved_state
 
-FORMS: Final = ("items",)
+FORMS: Final = ("items", "state")
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 _ANSWERABLE: Final = frozenset({"function_call", "custom_tool_call"})
 NO_RESPONSE: Final = "no response: this call was never answered"
@@ -62,21 +63,24 @@ class _Away:
         self.content = []
 
 
-def encode(session: Session, /, as_: str = "items") -> tuple[list[Any], LossReport]:
+def encode(session: Session, /, as_: str = "items") -> tuple[Any, LossReport]:
     """Translate a session's transcript into input items; pure.
 
     Args:
         session: What to hand over.
-        as_: ``items``: the list that ``Runner.run(agent, items)`` takes.
+        as_: ``items``: the list that ``Runner.run(agent, items)`` takes; ``state``: the JSON of the last paused run, for
+            ``RunState.from_json(agent, ...)``.
 
     Returns:
-        The items, and the report: losses, and the manifest of what each item stands for.
+        The items (or the JSON), and the report: losses, and the manifest of what each item stands for.
 
     Raises:
-        UnsupportedError: Another form was asked for.
+        UnsupportedError: Another form was asked for, or there is no paused run.
     """
     if as_ not in FORMS:
         raise UnsupportedError(f"openai_agents cannot encode a session as {as_!r}: use one of {', '.join(FORMS)}")
+    if as_ == "state":
+        return saved_state(session), LossReport()
     losses: list[Loss] = []
     rows = _paired(rows_of(session, losses), session, losses)
     return [row.item for row in rows], LossReport(tuple(losses), _manifest(rows))

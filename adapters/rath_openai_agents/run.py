@@ -11,6 +11,8 @@ from typing import Any, cast
 from agents import Agent, Handoff, RunConfig, Runner, RunState
 from agents.models.interface import Model, ModelProvider
 
+from rath_bridge.model.chunk import draft
+from rath_bridge.model.kinds import Note
 from rath_bridge.model.report import LossReport
 from rath_bridge.recorder import Recorder, recorder_for
 from rath_bridge.session import Session, Store
@@ -23,6 +25,7 @@ from rath_openai_agents.hooks import RathRunHooks
 from rath_openai_agents.items import FRAMEWORK, item_list, key
 from rath_openai_agents.processor import watch_wrapped
 from rath_openai_agents.record import RecordingModel
+from rath_openai_agents.state import StateResumedError, checkpoint, resumed_key
 
 
 def wrap(agent: Agent[Any], store: Store, session: str | None = None, *, continues: LossReport | None = None) -> WrappedAgent:
@@ -49,24 +52,28 @@ class WrappedAgent:
     session: str | None = None
     continues: LossReport | None = None
 
-    async def run(self, input: Any = None, **options: Any) -> Any:  # noqa: A002 - the SDK's name
-        """As ``Runner.run``, behind what the session holds.
+    async def run(self, input: Any = None, *, again: bool = False, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        """As ``Runner.run``, behind what the session holds. A ``RunState`` goes on once.
 
         Args:
-            input: A text or items to say next; None goes on from what stands. With ``continues``, the whole list.
+            input: A text or items to say next; None goes on from what stands. With ``continues``, the whole list. Or a paused run.
+            again: Resume a snapshot that was resumed before, although its approved calls run a second time; the record says so.
             **options: Of ``Runner.run`` (``context``, ``max_turns``, ``hooks``, ``run_config``, ``session`` ...).
 
         Returns:
             The SDK's ``RunResult``.
+
+        Raises:
+            StateResumedError: The snapshot was resumed before; nothing was run.
         """
-        with self._recorded(input, options) as (agent, items, settings, finish):
+        with self._recorded(input, options, again) as (agent, items, settings, finish):
             result = await Runner.run(agent, items, **settings)
             finish(result)
             return result
 
-    def run_sync(self, input: Any = None, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+    def run_sync(self, input: Any = None, *, again: bool = False, **options: Any) -> Any:  # noqa: A002 - the SDK's name
         """As ``Runner.run_sync``; see `run`."""
-        with self._recorded(input, options) as (agent, items, settings, finish):
+        with self._recorded(input, options, again) as (agent, items, settings, finish):
             result = Runner.run_sync(agent, items, **settings)
             finish(result)
             return result
@@ -87,10 +94,12 @@ class WrappedAgent:
         return WrappedAgent(self.agent, session.store, session.name)
 
     @contextmanager
-    def _recorded(self, given: Any, options: dict[str, Any]) -> Any:
+    def _recorded(self, given: Any, options: dict[str, Any], again: bool) -> Any:
         config = options.get("run_config") or RunConfig()
         recorder, owned = recorder_for(self.store, FRAMEWORK, config.group_id, self.session)
         try:
+            if type(given) is RunState:
+                _resume(recorder, given, again)
             items, report = self._input(recorder, given, options)
             begun = recorder.run(
                 self.agent.name,
@@ -105,6 +114,9 @@ class WrappedAgent:
                 watch_wrapped()
 
                 def finish(result: Any) -> None:
+                    if result.interruptions:
+                        with guard(recorder, "the state of a paused run"):
+                            recorder.append(*checkpoint(result.to_state()))
                     with guard(recorder, "the end of a run"):
                         talk.take_rest(
                             result.to_input_list(), lambda body, native, objects: _write(recorder, run, body, native, objects)
@@ -136,6 +148,20 @@ class WrappedAgent:
         provider = _Recording(config.model_provider, recorder)
         hooks = RathRunHooks(recorder.store, session=recorder.name, also=options.get("hooks"))
         return {**options, "hooks": hooks, "run_config": replace(config, model=model, model_provider=provider)}
+
+
+def _resume(recorder: Recorder, state: Any, again: bool) -> None:
+    """Put on record that a snapshot goes on, durable before anything runs: two who resume it at once are told apart, too."""
+    key = resumed_key(recorder.session.session, state)
+    resumed, *decided = checkpoint(state, source="resumed", once=key)
+    (first,) = recorder.append(resumed)
+    if first.body_digest == resumed.body_digest:
+        if decided:
+            recorder.append(*decided)
+        return
+    if not again:
+        raise StateResumedError(recorder.name, first.id)
+    recorder.append(draft(Note(text=f"the RunState of chunk {first.id} was resumed again", author="rath_openai_agents")))
 
 
 def _write(recorder: Recorder, run: Any, body: Any, native: Any, objects: Any) -> None:

@@ -21,7 +21,6 @@ from rath_autogen.ledger import current_ledger
 from rath_autogen.natives import FRAMEWORK, native, origin
 from rath_autogen.pieces import parsed
 from rath_autogen.prompts import Prompts
-from rath_bridge.model.chunk import now
 from rath_bridge.model.kinds import Inference, Usage
 from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
@@ -192,7 +191,7 @@ class _Call:
         self._ambient = self._recorder is not None and self._recorder is current_recorder()
         self._messages = tuple(messages)
         self._asked = (tools, tool_choice, json_output, extra)
-        self._at, self._started = now(), monotonic()
+        self._started = monotonic()
         self._first: float | None = None
         self._said: list[str] = []
         self._ended = False
@@ -233,7 +232,7 @@ class _Call:
         )  # fmt: skip
         answer = None if result is None else native(result.model_dump(mode="json"))
         run = self._run if self._ambient else None
-        if recorder.emit(body, run=run, origin=origin(), at=self._at, native=answer, objects=objects) is None:
+        if recorder.emit(body, run=run, origin=origin(), native=answer, objects=objects) is None:
             return
         prompts.written(tree)
         if result is not None and self._ledger is not None and self._ambient:

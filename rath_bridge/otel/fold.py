@@ -40,6 +40,7 @@ from rath_bridge.model.kinds import (
     ToolResult,
     body_of,
 )  # fmt: skip
+from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
 from rath_bridge.model.trees import read_list
 from rath_bridge.otel import attributes as make
 from rath_bridge.otel import content as words
@@ -91,6 +92,8 @@ class SpanFold:
         self._linked = linked
         self._runs: dict[str, _Open] = {}
         self._calls: dict[tuple[str, str], _Open] = {}
+        self._asked: dict[tuple[str, str], tuple[Chunk, _Open, ToolCallPart]] = {}
+        self._seen: set[tuple[str, str]] = set()
         self._taken: set[tuple[str, str]] = set()
         self._conversation, self._line, self._trace = "", "", ""
         self._replaying = False
@@ -118,7 +121,7 @@ class SpanFold:
 
     def _step(self, chunk: Chunk, run: _Open | None) -> list[SpanRecord]:
         step = self._steps.get(chunk.kind)
-        if step is None or (not self._content and chunk.kind == "message"):
+        if step is None or (chunk.kind == "message" and not self._content and b'"tool_call' not in (chunk.body_bytes or b"")):
             return []
         body = None
         if chunk.body_bytes is not None:
@@ -149,8 +152,8 @@ class SpanFold:
 
     # ---------------------------------------------------------------- ids
 
-    def _context(self, chunk: Chunk, run: _Open | None) -> SpanContext:
-        given = chunk.span
+    def _context(self, chunk: Chunk, run: _Open | None, *, own: bool) -> SpanContext:
+        given = chunk.span if own else None
         if given is not None:
             given = SpanContext(_hex(given.trace_id, 32), _hex(given.span_id, 16), given.parent_id and _hex(given.parent_id, 16))
             if (given.trace_id, given.span_id) in self._taken:
@@ -159,11 +162,14 @@ class SpanFold:
             given = SpanContext(run.context.trace_id, _hex(chunk.id[:16], 16), run.context.span_id)
         else:
             given = SpanContext(self._trace or _hex(chunk.id[:32], 32), _hex(chunk.id[:16], 16))
+        while (given.trace_id, given.span_id) in self._taken:  # two answers in one message
+            given = SpanContext(given.trace_id, digest(given.span_id.encode())[:16], given.parent_id)
         self._taken.add((given.trace_id, given.span_id))
         return given
 
     def _begin(
-        self, chunk: Chunk, under: _Open | None, name: str, kind: SpanKind, found: dict[str, Any], **more: Any
+        self, chunk: Chunk, under: _Open | None, name: str, kind: SpanKind, found: dict[str, Any], *,
+        own: bool = True, **more: Any,
     ) -> _Open:  # fmt: skip
         found[n.CONVERSATION], found[n.SESSION], found[n.CHUNK] = self._conversation, self._line, chunk.id
         if chunk.run is not None:
@@ -172,7 +178,9 @@ class SpanFold:
             make.put(found, n.FRAMEWORK, orjson.loads(chunk.origin).get("framework"))
         if chunk.body_bytes is None:
             found[n.ERASED] = True
-        opened = _Open(chunk, self._context(chunk, under), name, kind, found, last=chunk.at, position=chunk.position, **more)
+        opened = _Open(
+            chunk, self._context(chunk, under, own=own), name, kind, found, last=chunk.at, position=chunk.position, **more
+        )
         self._stands[chunk.id] = opened.context
         return opened
 
@@ -205,6 +213,13 @@ class SpanFold:
             self._mark(opened, opened.replayed)
             if above is None:
                 opened.links, self._links = self._links, ()
+            elif above.chunk.span is None and opened.context.trace_id != above.context.trace_id:
+                # the enclosing run (a thread that a saver opened) is on record without ids: a trace of its own, tied by a link
+                opened.context = SpanContext(opened.context.trace_id, opened.context.span_id)
+                opened.links = (
+                    SpanLink(above.context.trace_id, above.context.span_id, {n.LINK: "run", n.CHUNK: above.chunk.id}),
+                )
+                self._stands[chunk.id] = opened.context
             self._runs[chunk.run] = opened
             return []
         if run is None:
@@ -237,8 +252,35 @@ class SpanFold:
     # ---------------------------------------------------------------- model calls
 
     def _message(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
-        (self._said if run is None else run.said).append(words.message(cast(Message, body)))
-        return []
+        body = cast(Message, body)
+        if self._content:
+            (self._said if run is None else run.said).append(words.message(body))
+        if run is None or body.same_as or body.replaces:
+            return []
+        found: list[SpanRecord] = []
+        for part in body.parts:
+            if isinstance(part, ToolCallPart) and part.id is not None:
+                self._asked.setdefault((self._scope(run), part.id), (chunk, run, part))
+            elif isinstance(part, ToolCallResponsePart) and part.id is not None:
+                found += self._told(chunk, run, part)
+        return found
+
+    def _told(self, chunk: Chunk, run: _Open, part: ToolCallResponsePart) -> list[SpanRecord]:
+        """A call of which only messages tell (nobody saw the tool run): from the question to the answer, marked as inferred."""
+        key = (self._scope(run), cast(str, part.id))
+        asked = self._asked.pop(key, None)
+        if asked is None or key in self._seen:
+            return []
+        at, under, call = asked
+        known = ToolCall(name=call.name, arguments=call.arguments, call_id=call.id, basis="inferred")
+        name, kind, found = make.tool_call(known, content=self._content)
+        span = self._begin(chunk, under, name, kind, found, own=False)
+        self._mark(span, self._replaying or under.replayed)
+        result = ToolResult(
+            call_id=part.id, status="error" if part.extra.get("is_error") else "ok", result=part.response, basis="inferred"
+        )
+        error = make.tool_result(found, result, content=self._content)
+        return [self._close(span, chunk.at, chunk.position, error, at.at)]
 
     def _inference(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
         if body is None:
@@ -289,6 +331,7 @@ class SpanFold:
         span = self._begin(chunk, run, *make.tool_call(body, content=self._content))
         self._mark(span, self._replaying or bool(run and run.replayed) or body.attributes.get("replayed") is True)
         key = (self._scope(run), str(body.call_id if body.call_id is not None else chunk.id))
+        self._seen.add(key)
         before = self._calls.pop(key, None)
         self._calls[key] = span
         if before is None:
@@ -303,6 +346,7 @@ class SpanFold:
             call = next((c for c in self._calls.values() if c.chunk.span and c.chunk.span.span_id == chunk.span.span_id), None)
             self._calls = {key: value for key, value in self._calls.items() if value is not call}
         if call is None:
+            self._seen.add((self._scope(run), str(body.call_id)))
             asked = ToolCall(name=body.name or "unknown", call_id=body.call_id, basis=body.basis)
             call = self._begin(chunk, run, *make.tool_call(asked, content=False))
             self._mark(call, self._replaying or bool(run and run.replayed) or body.attributes.get("replayed") is True)
@@ -348,6 +392,7 @@ class SpanFold:
         for name in _EVENTS[chunk.kind]:
             value = getattr(body, name)
             make.put(found, f"rath.{chunk.kind}.{name}", len(value) if name == "dropped" else value)
+        run = run or next(iter(self._runs.values()), None)  # a saver knows no run: the outermost that goes on
         if run is not None:
             run.events.append(SpanEvent(f"rath.{chunk.kind}", chunk.at, {**found, n.CHUNK: chunk.id}))
             return []

@@ -35,6 +35,11 @@ async def _team(team: Any, state: Mapping[str, Any], lose: Lose, path: str) -> N
             box["message_buffer"] = unheard(box["message_buffer"], [_told(item) for item in box["message_buffer"]], context)
     chief_state = agents[team._group_chat_manager_name]
     triggered: dict[str, set[str]] | None = None
+    if chief_state.get("ready") == [] and "active" not in extra:  # a graph that has ended is ready to begin again
+        active = [member.name for member in members(team) if cut_off(_context(agents[member.name]["agent_state"]))]
+        who = " and ".join(active)
+        told = f"{who} goes on, as its context says" if who else "who had been asked is not on record"
+        lose(f"{prefix}{team._group_chat_manager_name}.ready", f"saved by AutoGen in the middle of a turn: {told}")
     if "ready" in chief_state:
         triggered = graph_cursor(chief_state, active, extra.get("triggered"))
     else:

@@ -250,6 +250,22 @@ async def test_a_cancelled_team_asks_again_whom_it_had_asked(store: rb.Store, ki
     assert sum(1 for message in again if getattr(message, "content", None) == "go") == 1
 
 
+async def test_7043_a_graph_that_autogen_saved_in_the_middle_of_a_turn_goes_on(store: rb.Store) -> None:
+    def team(*answers: Any) -> Any:
+        a, b = agent("a", "one"), agent("b", *answers, tools=[wait])
+        return GraphFlow([a, b], DiGraphBuilder().add_node(a).add_node(b).add_edge(a, b).build())
+
+    running = wrap(team(asks("wait")), store, "s", grace=0.2)
+    with pytest.raises(asyncio.CancelledError):
+        await _cancelled_at_the_call_of_b(running)
+    state = await running.save_state()
+    fresh = team("done")
+    report = await load_team_state(fresh, state)
+    assert report.losses[0].path == "agent_states.GraphManager.ready"
+    assert report.losses[0].what == "saved by AutoGen in the middle of a turn: b goes on, as its context says"
+    assert texts(await asyncio.wait_for(fresh.run(), 5))[0] == ("b", "done")
+
+
 async def test_a_cancelled_team_itself_goes_on_after_loading(store: rb.Store) -> None:
     """The same object: its list of active speakers would make it wait for ever."""
     b = agent("b", asks("wait"), "done", tools=[wait])

@@ -1,0 +1,146 @@
+"""Servers that others wrote, driven by hosts of both SDK lines: directly, through the proxy, and from the record.
+
+The npm package and the second environment are set up here, once for all workers, where ``RATH_CI`` is set (`.ci/run`); who has them
+already names them in ``RATH_MCP_NPM`` (a directory with ``node_modules``) and ``RATH_MCP_2X`` (a Python with mcp 2.x and
+mcp-server-git).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rath_bridge as rb
+from tests.mcp.servers import ROOT, tool_calls
+
+pytestmark = pytest.mark.timeout(600)
+
+DRIVER = str(Path(__file__).parent / "driver.py")
+CLI = [sys.executable, "-c", "import sys; from rath_bridge.cli import main; sys.exit(main())", "mcp"]
+EVERYTHING: list[Any] = [
+    ["echo", {"message": "hi"}], ["get-sum", {"a": 2, "b": 3}], ["get-tiny-image", {}], ["get-structured-content", {"location": "Chicago"}],
+    ["get-resource-links", {"count": 2}], ["get-annotated-message", {"messageType": "error", "includeImage": True}],
+    ["trigger-long-running-operation", {"duration": 1, "steps": 2}], ["get-sum", {"a": "no"}], ["no-such-tool", {}],
+    ["echo", {"message": "hi"}],
+]  # fmt: skip
+TIME: list[Any] = [
+    ["convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}],
+    ["convert_time", {"source_timezone": "UTC", "time": "noon", "target_timezone": "Asia/Tokyo"}],
+]  # fmt: skip
+
+
+def _made(name: str, tmp_path_factory: pytest.TempPathFactory, *commands: list[str]) -> Path:
+    """Set something up once for all workers."""
+    place = tmp_path_factory.getbasetemp().parent / name
+    with (tmp_path_factory.getbasetemp().parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            place.mkdir(exist_ok=True)
+            for command in commands:
+                done = subprocess.run([word.replace("PLACE", str(place)) for word in command], capture_output=True, text=True)
+                if done.returncode:
+                    pytest.skip(f"{name} cannot be set up: {done.stderr.strip()[-300:]}")
+            (place / "ready").touch()
+    return place
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    given = os.environ.get("RATH_MCP_NPM")
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed: server-everything is not driven")
+    if not given and not os.environ.get("RATH_CI"):
+        pytest.skip("server-everything is driven where RATH_CI or RATH_MCP_NPM is set")
+    install = [
+        "npm",
+        "install",
+        "--silent",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "PLACE",
+        "@modelcontextprotocol/server-everything",
+    ]
+    place = Path(given) if given else _made("npm", tmp_path_factory, install)
+    return [str(place / "node_modules" / ".bin" / "mcp-server-everything"), "stdio"]
+
+
+@pytest.fixture(scope="session")
+def second(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with the other SDK line."""
+    given = os.environ.get("RATH_MCP_2X")
+    if given:
+        return given
+    if not os.environ.get("RATH_CI"):
+        pytest.skip("SDK 2.x is driven where RATH_CI or RATH_MCP_2X is set")
+    python = "PLACE/env/bin/python"
+    place = _made(
+        "mcp2", tmp_path_factory, [sys.executable, "-m", "venv", "PLACE/env"],
+        [python, "-m", "pip", "install", "-q", "mcp>=2.3,<3", "mcp-server-git", "mcp-server-time"],
+    )  # fmt: skip
+    return str(place / "env" / "bin" / "python")
+
+
+def drive(python: str, calls: list[Any], server: list[str], place: Path) -> list[Any]:
+    env = {
+        **os.environ,
+        "RATH_BRIDGE_SPOOL": str(place / "spool"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters")]),
+    }
+    done = subprocess.run([python, DRIVER, json.dumps(calls), *server], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def check(pythons: list[str], calls: list[Any], server: list[str], place: Path) -> None:
+    """Direct, proxied and replayed runs give the same; every recording serves every host."""
+    url = f"sqlite:///{place / 'runs.db'}"
+    for number, python in enumerate(pythons):
+        direct = drive(python, calls, server, place)
+        assert drive(python, calls, [*CLI, "record", "--store", url, "--session", f"s{number}", "--", *server], place) == direct
+        replay = [*CLI, "replay", "--store", url, f"s{number}"]
+        assert drive(python, calls, replay, place) == direct
+        for other in set(pythons) - {python}:
+            assert [_said(one) for one in drive(other, calls, replay, place)[2:]] == [_said(one) for one in direct[2:]]
+    with rb.open_store(url) as store:
+        assert [call.name for call in tool_calls(store.session("s0"))] == [name for name, _ in calls]
+        assert store.session("s0").pending() == ()
+
+
+def _said(answer: Any) -> Any:
+    """What of an answer does not depend on the SDK that reads it."""
+    if isinstance(answer, str):
+        return "error"
+    return {key: answer.get(key) for key in ("content", "structuredContent")} | {"isError": bool(answer.get("isError"))}
+
+
+def test_server_everything(everything: list[str], second: str, tmp_path: Path) -> None:
+    check([sys.executable, second], EVERYTHING, everything, tmp_path)
+
+
+def test_server_time_of_the_other_sdk_line(second: str, tmp_path: Path) -> None:
+    check([sys.executable, second], TIME, [second, "-m", "mcp_server_time", "--local-timezone", "UTC"], tmp_path)
+
+
+def test_server_git_on_a_real_repository(second: str, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    identity = ["-c", "user.name=Ida", "-c", "user.email=ida@example.org"]
+    for words in (
+        ["init", "-q", "-b", "main", str(work)],
+        ["-C", str(work), *identity, "commit", "-q", "--allow-empty", "-m", "first"],
+    ):
+        subprocess.run(["git", *words], check=True)
+    (work / "file").write_text("new\n")
+    calls: list[Any] = [
+        ["git_status", {"repo_path": str(work)}], ["git_log", {"repo_path": str(work), "max_count": 3}],
+        ["git_status", {"repo_path": "/no/such/place"}],
+    ]  # fmt: skip
+    check([second, sys.executable], calls, [second, "-m", "mcp_server_git", "--repository", str(work)], tmp_path)

@@ -240,7 +240,8 @@ def format_time(at: int) -> str:
     """Return microseconds since 1970 as ``2026-11-29T17:32:48.123456Z``."""
     seconds, micros = divmod(at, 1_000_000)
     moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{micros:06d}Z"
+    day = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}"
+    return f"{day}T{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}.{micros:06d}Z"
 
 
 def parse_time(text: str) -> int:

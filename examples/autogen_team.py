@@ -14,7 +14,7 @@ async def main(url: str = "memory:") -> None:
     store = rb.open_store(url)
     for answers in ({"writer": ["A draft."], "critic": []}, {"writer": [], "critic": ["Too short."]}):
         agents = [AssistantAgent(name, ReplayChatCompletionClient(said)) for name, said in answers.items()]
-        team = wrap(RoundRobinGroupChat(agents, max_turns=1), store, session="ticket")
+        team = wrap(RoundRobinGroupChat([*agents], max_turns=1), store, session="ticket")
         going_on = "ticket" in store
         if going_on:
             await load_team_state(team, store.session("ticket"))

@@ -40,7 +40,8 @@ async def test_a_saved_team_goes_on_in_langgraph(store: rb.Store, make: Any) -> 
     session = await imported(store, make)
     messages, report = rb.encode(session, "langgraph")
     compiled = StateGraph(MessagesState).add_node("bot", bot).add_edge(START, "bot").add_edge("bot", END).compile()
-    after: Any = await compiled.ainvoke({"messages": [*messages, ("user", "more")]})
+    given: Any = {"messages": [*messages, ("user", "more")]}
+    after: Any = await compiled.ainvoke(given)
     assert after["messages"][-1].content == f"I know {len(messages) + 1} messages."
     held = {m.chunk.id for m in session.messages()}
     assert {row.chunk for row in report.manifest} | {loss.chunk for loss in report.losses} >= held  # there, or named
@@ -134,7 +135,8 @@ def test_ag2s_classic_chat_is_read_by_its_shape(store: rb.Store, form: str) -> N
     assert next(part for part in parts if isinstance(part, UriPart)).uri == "https://x/y.png"
     assert next(part for part in parts if isinstance(part, ToolCallPart)).arguments == {"n": 3}
     assert next(part for part in parts if isinstance(part, ToolCallResponsePart)).extra == {"name": "pay"}
-    begin, end = (c.body for c in session if c.kind == "run")
+    runs: Any = [c.body for c in session if c.kind == "run"]
+    begin, end = runs
     assert begin.native_id == str(2**127 + 5)
     assert (end.attributes["summary"], end.attributes["human_input"]) == ("paid", ["yes"])
     assert (session.usage().input_tokens, session.usage().output_tokens) == (10, 2)  # a cached answer cost nothing

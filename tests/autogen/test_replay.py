@@ -291,7 +291,7 @@ async def test_everything_is_given_back_and_a_foreign_memory_is_refused(store: r
 
         update_context = query = add = clear = close = None
 
-    one = AssistantAgent("a", client("x"), memory=[])
+    one: Any = AssistantAgent("a", client("x"), memory=[])
     one._memory = [Vectors()]
     with pytest.raises(UnsupportedError, match="memory Vectors would be asked live"):
         async with replaying(one, store.session("s")):

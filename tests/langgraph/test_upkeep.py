@@ -119,13 +119,13 @@ def grow(state: list[str], writes: list[list[str]]) -> list[str]:
 
 
 class State(TypedDict):
-    items: Annotated[list[str], DeltaChannel(grow, snapshot_frequency=5)]
+    items: Annotated[list[str], DeltaChannel(grow, snapshot_frequency=5)]  # pyright: ignore[reportArgumentType]
 
 
 def delta(**compiled: Any) -> Any:
     """A graph whose list is kept as deltas, with a snapshot at every fifth update."""
 
-    graph = StateGraph(State)
+    graph: Any = StateGraph(State)
     graph.add_node("work", lambda state: {"items": [f"after {len(state['items'])}"]})
     graph.add_edge(START, "work")
     return graph.compile(**compiled)

@@ -214,7 +214,7 @@ def test_pydantic_and_dataclass_states_just_work(store_url: str) -> None:
     class Local(BaseModel):
         items: list[tuple[int, Plan]] = []
 
-    graph = StateGraph(Outer)
+    graph: Any = StateGraph(Outer)
     graph.add_node("work", lambda state: {"inner": Special(n=state.inner.n + 1), "point": Point(2, (3,))})
     graph.add_edge(START, "work")
     with rb.open_store(store_url) as store:

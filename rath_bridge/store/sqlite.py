@@ -45,6 +45,26 @@ class _Tx:
         return found
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; while other processes create the same file, SQLite says busy at once and does not wait."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+        import tenacity  # only where it is needed: it imports asyncio
+
+        again = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_busy), wait=tenacity.wait_random(0.002, 0.02),
+            stop=tenacity.stop_after_delay(_BUSY), reraise=True,
+        )  # fmt: skip
+        again(connection.execute, "PRAGMA journal_mode = WAL")
+
+
+def _is_busy(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
 class _Link:
     """A connection with the lock that serialises its threads."""
 
@@ -107,7 +127,7 @@ class SqliteBackend(SqlBackend):
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         return connection
 

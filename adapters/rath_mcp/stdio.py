@@ -115,9 +115,8 @@ class Relay:
             signal.signal(number, lambda given, _: self._relay(server, given))
         for work in (self._upward, self._watch):
             Thread(target=work, args=(server,), daemon=True).start()
-        self._downward(server)
+        gone = self._downward(server)
         status = server.wait()
-        gone = self._host_is_gone.is_set()
         problem = f"the server was ended by signal {-status}" if status < 0 and self._told != -status else None
         if problem is None and status > 0:
             problem = f"the server ended with status {status}"
@@ -139,8 +138,8 @@ class Relay:
         with suppress(OSError):  # a server that takes no more: the host's pipe breaks, as the server's would
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
-    def _downward(self, server: subprocess.Popen[bytes]) -> None:
-        """Server to host, on the main thread."""
+    def _downward(self, server: subprocess.Popen[bytes]) -> bool:
+        """Server to host, on the main thread; tells whether the host was gone before the server's side ended."""
         assert server.stdout is not None
         source = server.stdout.fileno()
         poll = select.poll()
@@ -160,9 +159,11 @@ class Relay:
                 write_all(1, data)
         except OSError:
             pass  # the host reads no more: the server's next write fails, as it would without us
+        gone = self._host_is_gone.is_set()  # asked before the host can see the end, and leave because of it
         server.stdout.close()
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return gone
 
     def _watch(self, server: subprocess.Popen[bytes]) -> None:
         """When the host neither writes nor reads any more, end a server that does not notice."""

@@ -191,27 +191,22 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", length or "0")))
         self.end_headers()
         held = b""
+        gone = True
         try:
             while data := response.read1(1 << 16):
                 held = self._events(held + data, post, response.status, kept) if stream else held + data
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
                 self.wfile.flush()
+            # Asked before the client can see the end: one that has all of it hangs up because of that.
+            gone = over.is_set() and response.length != 0
             if not stream and held.strip():
                 self._body(held, post, response.status, kept)
             if chunked:
                 self.wfile.write(b"0\r\n\r\n")
         except (OSError, HTTPException):
             self.close_connection = True
-            post.over("cancelled" if over.is_set() else "stream_ended")
-            return
-        if over.is_set():
-            post.over("cancelled")
-        elif response.status >= 400:
-            post.over(
-                f"http_{response.status}", f"HTTP {response.status} {response.reason}: {held.decode('utf-8', 'replace')[:2000]}"
-            )
-        else:
-            post.over("stream_ended")
+            gone = gone and over.is_set()
+        post.over(*_end(response, held, gone))
 
     def _events(self, data: bytes, post: Post, status: int, kept: dict[str, str]) -> bytes:
         """Put whole events down; returns what is left."""
@@ -251,6 +246,17 @@ class Proxy(ThreadingHTTPServer):
         base = self.path.rstrip("/")
         known = base if path in ("/", "", self.path, base) else path
         return f"{known or '/'}{mark}{query}"
+
+
+def _end(response: HTTPResponse, held: bytes, gone: bool) -> tuple[str, str | None]:
+    """How a request ended that has no answer: reason and detail.
+
+    A status that was passed on whole counts before a client that hangs up: it has what it asked for.
+    """
+    if response.status >= 400 and not response.length:
+        told = held.decode("utf-8", "replace")[:2000]
+        return f"http_{response.status}", f"HTTP {response.status} {response.reason}: {told}"
+    return ("cancelled" if gone else "stream_ended"), None
 
 
 def _kept(headers: Any) -> dict[str, str]:

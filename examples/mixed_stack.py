@@ -236,7 +236,7 @@ def main() -> None:
     console.print(Rule())
     counts = f"{len(session)} chunks, {len(session.messages())} messages, {session.usage().total_tokens} tokens"
     console.print(f"One session, four frameworks: {counts}.")
-    console.print(f"Go on from here: .venv/bin/rath-bridge --store sqlite:///{OUT / 'runs.db'} show {NAME}:3", soft_wrap=True)
+    console.print(f"Go on from here: .venv/bin/rath-bridge --store sqlite:///{OUT / 'runs.db'} show {NAME}:2", soft_wrap=True)
     store.close()
 
 

@@ -147,7 +147,7 @@ class NameInUseError(RathError, ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"{name!r} exists already: choose another name, or open it as it is")
+        super().__init__(f"{name!r} exists already: choose another name, or open it with store.session({name!r})")
 
 
 class InvalidNameError(RathError, ValueError):
@@ -264,7 +264,7 @@ class PacketExistsError(PacketError):
 
     exit_status = 2
 
-    def __init__(self, path: str, why: str = "pass overwrite=True (--overwrite), or choose another path") -> None:
+    def __init__(self, path: str, why: str = "pass overwrite=True (--force on the command line), or choose another path") -> None:
         self.path, self.why = path, why
         super().__init__(f"cannot write a packet to {path}, something is there already: {why}")
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, sqlite_path, table, without_password
-from rath_bridge.errors import MissingObjectError, RathError
+from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
 from rath_bridge.interchange import format_named
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
@@ -173,8 +173,11 @@ def export(
     if out is None:
         face.write(data)
     else:
-        with out.open("wb" if force else "xb") as file:
-            file.write(data)
+        try:
+            with out.open("wb" if force else "xb") as file:
+                file.write(data)
+        except FileExistsError:
+            raise UnsupportedError(f"{out} is there already and was left alone: pass --force, or choose another path") from None
     for loss in report.losses:
         where = f"{(loss.chunk or '-')[:12]} {loss.path}"
         face.err.print(Text.assemble(("lost  ", "warn"), (inert(where), "id"), f"  {inert(loss.what)}"), soft_wrap=True)

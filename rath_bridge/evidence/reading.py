@@ -46,7 +46,7 @@ def open_files(place: Path) -> PacketFiles:
         PacketError: It is neither.
     """
     if not place.exists():
-        raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that export_packet has written")
+        raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that `rath-bridge packet` has written")
     try:
         return DirectoryFiles(place) if place.is_dir() else ZipFiles(place)
     except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:

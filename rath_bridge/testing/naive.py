@@ -133,9 +133,10 @@ class NaiveModel:
         at = self._add(NaiveChunk("merge", "", parents))
         if strategy == "summary":
             said = [self.chunks[n].text for n in self.line(theirs) if n in only and self.chunks[n].kind == "message"]
-            last = next((f"user: {text}" for text in reversed(said) if text), "(no message)")
-            block = f"[merged from {name}: {len(said)} messages, {len(only)} chunks; its last message follows]\n{last}"
-            at = self._add(NaiveChunk("message", block, (at,)))
+            last = next((f"user: {text}" for text in reversed(said) if text), "(no text)")
+            counts = f"{len(said)} message{'s'[: len(said) != 1]}, {len(only)} chunk{'s'[: len(only) != 1]}"
+            if said:
+                at = self._add(NaiveChunk("message", f"[merged from {name}: {counts}; its last message follows]\n{last}", (at,)))
         self.refs[ref] = at
         return at
 

@@ -119,12 +119,17 @@ def _block(strategy: str | MergeFunction, sides: MergeSides, only_theirs: list[C
             written = Message(role="user", name="merge", parts=(TextPart(written),))
         found = [written] if isinstance(written, Message) else list(written)
         return [message if message.stands_for else replace(message, stands_for=stands_for) for message in found]
+    if not sides.theirs:  # nothing was said over there: the merge chunk alone tells of it
+        return []
     last = next((m for m in reversed(sides.theirs) if m.text), None)
-    said = f"{last.role}: {last.text}" if last else "(no message)"
-    text = (
-        f"[merged from {sides.name}: {len(sides.theirs)} messages, {len(only_theirs)} chunks; its last message follows]\n{said}"
-    )
+    said = f"{last.role}: {last.text}" if last else "(no text)"
+    counts = f"{_count(sides.theirs, 'message')}, {_count(only_theirs, 'chunk')}"
+    text = f"[merged from {sides.name}: {counts}; its last message follows]\n{said}"
     return [Message(role="user", name="merge", parts=(TextPart(text),), stands_for=stands_for)]
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f"{len(things)} {what}" if len(things) == 1 else f"{len(things)} {what}s"
 
 
 def _state(line: list[Chunk]) -> Chunk | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, overload
 from urllib.parse import quote
 
@@ -37,6 +36,12 @@ from rath_bridge.verbs.transcript import Call, TranscriptMessage
 _NAME: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\u2028\u2029@]{1,400}\Z")
 
 
+def _text(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidNameError(name, f"a {what} name is a text")
+    return name
+
+
 def check_name(name: str, what: str = "session") -> str:
     """Return a session or branch name, or raise.
 
@@ -44,21 +49,12 @@ def check_name(name: str, what: str = "session") -> str:
         InvalidNameError: Empty, longer than 400 characters, with spaces, control characters, line separators, lone surrogates
             or ``@``; or no text.
     """
-    return _checked(_text(name, what), what)
-
-
-def _text(name: object, what: str) -> str:
-    if not isinstance(name, str):
-        raise InvalidNameError(name, f"a {what} name is a text")
-    return name
-
-
-@lru_cache(maxsize=4096)
-def _checked(name: str, what: str) -> str:
+    _text(name, what)
     if not _NAME.match(name):
         raise InvalidNameError(name, f"a {what} name has 1 to 400 characters, no spaces, control characters or @")
     try:
-        name.encode()
+        if not name.isascii():
+            name.encode()
     except UnicodeEncodeError:
         raise InvalidNameError(name, "it holds half of a surrogate pair") from None
     return name

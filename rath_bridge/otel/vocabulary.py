@@ -88,6 +88,9 @@ def read(attributes: Mapping[str, Any], name: str, events: Sequence[tuple[str, M
         found = openinference(found, kind.upper())
     elif n.OPERATION not in found:
         found = _older(found)
+    elif kind is None and found.get("traceloop.span.kind") == "workflow" and found[n.OPERATION] == "invoke_agent":
+        # OpenLLMetry tells of a graph twice, as an agent and, inside of it, as its workflow: the talk is the agent's.
+        found = {**found, n.OPERATION: "invoke_workflow", n.WORKFLOW_NAME: found.get("traceloop.entity.name")}
     operation = found.get(n.OPERATION)
     if not isinstance(operation, str):
         return None

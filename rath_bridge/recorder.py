@@ -35,6 +35,7 @@ from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Rou
 from rath_bridge.model.parts import BlobPart, Part
 from rath_bridge.redaction import DEFAULT, Redactor
 from rath_bridge.session import Session, Store, native_name, split_name
+from rath_bridge.store.protocol import Appended
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -282,7 +283,7 @@ class Recorder:
         """
         with self._lock:
             self._drain(raise_errors=True)
-            return self._write(drafts)
+            return self._write(drafts).chunks
 
     def flush(self) -> bool:
         """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
@@ -530,7 +531,7 @@ class Recorder:
         standing = {chunk.body_digest for chunk in line}
         return [item for item in batch if item.body_digest not in standing]
 
-    def _write(self, drafts: Sequence[Draft]) -> tuple[Chunk, ...]:
+    def _write(self, drafts: Sequence[Draft]) -> Appended:
         at = self._opened()
         done = self.store.backend.append(at.session, at.branch, drafts, head=at.head, on_conflict="serialise")
         self._acknowledged = done.ref.position
@@ -539,7 +540,7 @@ class Recorder:
                 fn(Session(at.store, *done.ref), done.written)
             except Exception:  # noqa: BLE001 - whoever watches is no part of the user's run
                 _log.warning("rath_bridge: a watcher of %s failed", self.name, exc_info=True)
-        return done.chunks
+        return done
 
     def _fault(self, problem: str, error: Exception) -> None:
         if self.strict:

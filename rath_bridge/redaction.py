@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 from rath_bridge.model.chunk import Native
@@ -69,6 +69,15 @@ class Redactor:
     """Applies rules to every text of a value."""
 
     rules: tuple[Rule, ...]
+    _anchors: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """What plain bytes, case folded, hold where a rule may match."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self,
+            "_anchors",
+            tuple(anchor.encode("utf-8", "surrogatepass") for rule in self.rules for anchor in rule.anchors or ("",)),
+        )
 
     @classmethod
     def of(cls, rules: Mapping[str, str] = RULES, secrets: Iterable[str] = ()) -> Redactor:
@@ -99,7 +108,11 @@ class Redactor:
 
     def suspects(self, data: bytes) -> bool:
         """Tell in a moment whether encoded bytes may hold a secret; only then is the value itself walked through."""
-        return b'"$rath":"bytes"' in data or next(self._wanted(data.decode("utf-8", "replace")), None) is not None
+        if b'"$rath":"bytes"' in data:
+            return True
+        if not data.isascii():
+            return next(self._wanted(data.decode("utf-8", "replace")), None) is not None
+        return any(map(data.lower().__contains__, self._anchors))
 
     def text(self, value: str) -> str:
         """Return the text with every match replaced; the same object when nothing matches."""

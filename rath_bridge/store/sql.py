@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import NoneType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
 from rath_bridge.errors import ConflictError, CorruptStoreError, MissingChunkError, MissingSessionError, NameInUseError
 from rath_bridge.model.chunk import FIRST, LAST, Chunk, Draft, Key, SpanContext, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
-from rath_bridge.model.encoding import references
+from rath_bridge.model.encoding import Loader, references
 from rath_bridge.store import rows, schema
 from rath_bridge.store.arriving import GATE, Arrival, Landing, check
 from rath_bridge.store.objects import put_objects, read_objects
@@ -66,6 +66,23 @@ class _Place:
     id: Digest
     position: int
     generation: int
+
+
+class _Made(NamedTuple):
+    """A chunk that was written just now; most callers never look at it, so it is built when they do."""
+
+    id: Digest
+    draft: Draft
+    parents: tuple[Digest, ...]
+    position: int
+    generation: int
+
+    def chunk(self, load: Loader) -> Chunk:
+        item = self.draft
+        return Chunk(
+            id=self.id, kind=item.kind, parents=self.parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
+            size=len(item.body), body_bytes=item.body, position=self.position, generation=self.generation, load=load,
+        )  # fmt: skip
 
 
 class SqlBackend(ABC):
@@ -144,11 +161,11 @@ class SqlBackend(ABC):
         above = self._parents(tx, [standing.id if name == head else name for name in parents]) if parents else [standing]
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
         if not written:
-            return Appended(Ref(session, branch, standing.id, standing.position), 0, lambda: chunks)
+            return Appended(Ref(session, branch, standing.id, standing.position), 0, chunks)
         tail = written[-1]
         tx.run(schema.MOVE_REF, (last, bytes.fromhex(tail.id), _generation(tail), ref))
         tx.run(schema.PUT_MOVE, (ref, now(), tip, last, terms[reason]))
-        return Appended(Ref(session, branch, tail.id, tail.position), len(written), lambda: chunks)
+        return Appended(Ref(session, branch, tail.id, tail.position), len(written), chunks)
 
     def _race(
         self,
@@ -189,11 +206,11 @@ class SqlBackend(ABC):
     ) -> Appended:  # fmt: skip
         last, chunks, written = self._add(tx, drafts, self._parents(tx, parents), None, terms)
         if not written:  # every draft stands already: there is nothing that a new ref could be the tip of
-            raise ConflictError(Ref(session, branch or "race", "", 0).name, None, chunks[-1].id)
+            raise ConflictError(Ref(session, branch or "race", "", 0).name, None, chunks()[-1].id)
         tail = written[-1]
         name = branch or f"race-{tail.id[:8]}"
         self._put_ref(tx, session, name, last, tail.id, _generation(tail), terms[reason])
-        return Appended(Ref(session, name, tail.id, tail.position), len(written), lambda: chunks)
+        return Appended(Ref(session, name, tail.id, tail.position), len(written), chunks)
 
     def _put_ref(self, tx: Tx, session: str, branch: str, tip: int, head: Digest, generation: int | None, reason: int) -> None:
         made = tx.all(schema.PUT_REF, (text_bytes(session), text_bytes(branch), tip, bytes.fromhex(head), generation))
@@ -216,20 +233,24 @@ class SqlBackend(ABC):
 
     def _add(
         self, tx: Tx, drafts: Sequence[Draft], above: list[_Place], tip: int | None, terms: Mapping[str, int]
-    ) -> tuple[int, tuple[Chunk, ...], list[Chunk]]:
-        """Hash and write a batch behind ``above``; ``tip`` is the row to go on from, or None for a new line."""
+    ) -> tuple[int, Callable[[], tuple[Chunk, ...]], list[_Made]]:
+        """Hash and write a batch behind ``above``; ``tip`` is the row to go on from, or None for a new line.
+
+        Returns:
+            The last row, what makes the chunks (one for each draft), and what is new.
+        """
         position = above[0].position if above else -1
         generation = max((place.generation for place in above), default=-1)
         parents = tuple(place.id for place in above)
         number = tip
-        found: list[Chunk | int] = []
-        written: list[Chunk] = []
+        found: list[_Made | int] = []
+        written: list[_Made] = []
         out: list[tuple[Any, ...]] = []
         entries: list[tuple[Key, int]] = []
-        batch_keys: dict[Key, Chunk] = {}
+        batch_keys: dict[Key, _Made] = {}
         for item in drafts:
             if item.once is not None:
-                standing: Chunk | int | None = batch_keys.get(item.once)
+                standing: _Made | int | None = batch_keys.get(item.once)
                 if standing is None:
                     standing = self._entry(tx, item.once)
                 if standing is not None:
@@ -244,29 +265,27 @@ class SqlBackend(ABC):
             else:
                 number += 1
             name = digest(render_envelope(item, parents))
-            chunk = Chunk(
-                id=name, kind=item.kind, parents=parents, at=item.at, run=item.run, origin=item.origin, span=item.span,
-                size=len(item.body), body_bytes=item.body, position=position, generation=generation, load=self.objects,
-            )  # fmt: skip
+            made = _Made(name, item, parents, position, generation)
             form, body = rows.pack(item.body)
             merged = b"".join(bytes.fromhex(p) for p in parents[1:]) or None
             out.append((
                 number, bytes.fromhex(name), terms[item.kind], item.at, None if item.run is None else terms[item.run],
                 None if item.origin is None else terms[item.origin], _pack_span(item.span), merged,
-                _generation(chunk), form, body, None,
+                _generation(made), form, body, None,
             ))  # fmt: skip
             for key in item.keys if item.once is None else (*item.keys, item.once):
                 entries.append((key, number))
-                batch_keys[key] = chunk
+                batch_keys[key] = made
             parents = (name,)
-            found.append(chunk)
-            written.append(chunk)
+            found.append(made)
+            written.append(made)
         put_objects(tx, [item.objects for item in drafts if item.objects])
         tx.many(schema.PUT_CHUNK, out)
         self._put_entries(tx, entries)
         standing_rows = [item for item in found if isinstance(item, int)]
         known = dict(zip(standing_rows, self._chunks(tx, standing_rows), strict=True)) if standing_rows else {}
-        return number or 0, tuple(known[item] if isinstance(item, int) else item for item in found), written
+        load = self.objects
+        return number or 0, lambda: tuple(known[one] if isinstance(one, int) else one.chunk(load) for one in found), written
 
     def _entry(self, tx: Tx, key: Key) -> int | None:
         scope = tx.all(schema.SCOPE, _scope_bytes(key))
@@ -688,7 +707,7 @@ def _loadable(body: bytes) -> list[Digest]:
         return []  # damaged: who reads this body is told so
 
 
-def _generation(chunk: Chunk) -> int | None:
+def _generation(chunk: Chunk | _Made) -> int | None:
     """As stored: absent where it equals the position, which is nearly always."""
     return None if chunk.generation == chunk.position else chunk.generation
 

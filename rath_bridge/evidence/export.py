@@ -27,9 +27,9 @@ from rath_bridge.evidence.survey import Survey
 from rath_bridge.evidence.writing import LineFile, Sink, packet_at
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.reaching import Memo, Reference, body_references, reach
 from rath_bridge.session import Session
 from rath_bridge.store.protocol import Reader, Ref, RefMove
-from rath_bridge.verbs.objects import Memo, Reference, body_references, reach
 
 _PAGE: Final = 256
 _ASKED: Final = 20_000

@@ -14,8 +14,8 @@ from rath_bridge.evidence.layout import BODIES, CHUNKS, REFS
 from rath_bridge.evidence.reading import shown
 from rath_bridge.model.chunk import Chunk, parse_envelope
 from rath_bridge.model.digests import Digest, digest, is_digest
+from rath_bridge.model.reaching import Reference, body_references
 from rath_bridge.verbs.fsck import Finding
-from rath_bridge.verbs.objects import Reference, body_references
 from rath_bridge.verbs.pairing import Pairing, call_events
 
 _HINTS: Final = ("phase", "parent", "call_id", "same_as", "replaces")

@@ -22,8 +22,8 @@ from rath_bridge.evidence.signing import MOST as SIGNATURE_BYTES
 from rath_bridge.evidence.signing import KeyFile, Signature, judge, load_keys
 from rath_bridge.evidence.signing import check as check_signature
 from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.reaching import Reference, check_object
 from rath_bridge.verbs.fsck import Finding
-from rath_bridge.verbs.objects import Reference, check_object
 
 _MOST: Final = 100_000
 """Findings that are listed; what a hostile packet has beyond them is only said to be there."""

@@ -22,10 +22,10 @@ from rath_bridge.evidence.reading import DirectoryFiles, PacketFiles, ZipFiles
 from rath_bridge.interchange.importing import Imported
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.reaching import Fetch, Memo, body_references, reach
 from rath_bridge.session import Store
 from rath_bridge.store.arriving import Arrival, Landing
 from rath_bridge.store.protocol import Backend, Reader, Ref
-from rath_bridge.verbs.objects import Fetch, Memo, body_references, reach
 
 _PAGE: Final = 256
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from rath_bridge.errors import CorruptStoreError, MissingObjectError, StoreUnavailableError
+from rath_bridge.errors import CorruptStoreError, ErasedError, MissingObjectError, StoreUnavailableError
 from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.encoding import decode, dumps
 from rath_bridge.model.trees import children
@@ -74,7 +74,7 @@ class Reached:
 
     reference: Reference
     data: bytes | None
-    """Its bytes; None where there is a problem."""
+    """Its bytes; None where there is a problem, or where it was erased."""
     problem: str | None = None
 
 
@@ -118,7 +118,7 @@ def reach(references: Iterable[Reference], fetch: Fetch, seen: Memo) -> Iterator
         found = _read([reference.digest for reference in batch], fetch)
         for reference in batch:
             data = found[reference.digest]
-            if isinstance(data, str):
+            if not isinstance(data, bytes):
                 yield Reached(reference, None, data)
                 continue
             problem, below = check_object(reference, data)
@@ -137,17 +137,19 @@ def _batch(queue: deque[Reference]) -> list[Reference]:
     return found
 
 
-def _read(names: list[Digest], fetch: Fetch) -> dict[Digest, bytes | str]:
-    """Read objects; for one that cannot be read, say why."""
+def _read(names: list[Digest], fetch: Fetch) -> dict[Digest, bytes | str | None]:
+    """Read objects; for one that cannot be read, say why; for one that was erased, say nothing."""
     try:
         return dict(fetch(names))
     except StoreUnavailableError:
         raise
     except Exception as error:  # noqa: BLE001 - damage may raise anything; with one name it becomes a finding
         if len(names) == 1:
+            if isinstance(error, ErasedError):
+                return {names[0]: None}
             missing = isinstance(error, MissingObjectError)
             return {names[0]: "it is referred to, but is not there" if missing else f"it cannot be read ({error})"}
-    found: dict[Digest, bytes | str] = {}
+    found: dict[Digest, bytes | str | None] = {}
     for name in names:
         found |= _read([name], fetch)
     return found

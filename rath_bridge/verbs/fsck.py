@@ -13,8 +13,8 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import body_of
+from rath_bridge.model.reaching import Memo, Reference, body_references, reach
 from rath_bridge.store.protocol import Reader, Ref
-from rath_bridge.verbs.objects import Memo, Reference, body_references, reach
 from rath_bridge.verbs.pairing import CallEvent, Pairing, call_events
 
 PAGE: Final = 512

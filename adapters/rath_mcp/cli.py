@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from secrets import token_urlsafe
 from typing import Annotated
 
 import typer
 
-from rath_bridge.cli.face import Face, NameArgument, verb
+from rath_bridge.cli.face import Face, NameArgument, verb, without_password
+from rath_bridge.errors import UnsupportedError
 from rath_bridge.verbs.inert import inert
 from rath_mcp import wrapping
 
@@ -77,13 +81,51 @@ def replay(
     return 1 if server.misses else 0
 
 
-def serve(face: Face) -> int:
-    """Be an MCP server over stdio that shows the store's sessions, read-only: as resources, and as tools."""
-    from rath_mcp.server import session_server
-    from rath_mcp.serving import serve
+def serve(
+    face: Face,
+    listen: Listen = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="The token that clients must show, with --listen.", show_default=False),
+    ] = None,
+) -> int:
+    """Be an MCP server over stdio that shows the store's sessions, read-only: as resources, and as tools.
 
-    serve(session_server(face.store))
+    With --listen it is one over streamable HTTP, for clients that show its token (Authorization: Bearer TOKEN): the content of
+    --token-file, else $RATH_BRIDGE_MCP_TOKEN, else a new one, said once on standard error.
+    """
+    from rath_mcp.server import session_server
+
+    server = session_server(face.store)
+    if not listen:
+        if token_file is not None:
+            raise typer.BadParameter("--token-file goes with --listen 127.0.0.1:PORT")
+        from rath_mcp.serving import serve
+
+        serve(server)
+        return 0
+    from rath_mcp.listening import listen as run
+    from rath_mcp.loopback import place
+
+    given = _token(token_file)
+    token = given or token_urlsafe(24)
+
+    def ready(url: str) -> None:
+        shown = "" if given else f"; its token, Authorization: Bearer {token}"
+        face.err.print(f"rath-bridge: {without_password(face.store.url)} on {url}{shown}", soft_wrap=True)
+
+    run(server, place(listen), token, ready)
     return 0
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token that was given, by a file or by the environment."""
+    given = os.environ.get("RATH_BRIDGE_MCP_TOKEN") if file is None else file.read_text(encoding="utf-8")
+    if given is None:
+        return None
+    if not given.strip():
+        raise UnsupportedError(f"the token is empty: put one into {file or '$RATH_BRIDGE_MCP_TOKEN'}")
+    return given.strip()
 
 
 for one in (record, replay, serve):

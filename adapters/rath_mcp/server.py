@@ -16,7 +16,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.session import Store, resolve
 from rath_mcp.frames import mapping, shape
 from rath_mcp.plain import shown, words
-from rath_mcp.serving import INVALID_PARAMS, METHOD_NOT_FOUND, Json, error, hello, result
+from rath_mcp.serving import INVALID_PARAMS, METHOD_NOT_FOUND, Json, complete, discovered, error, hello, is_later, result
 
 NOT_FOUND: Final = -32002
 """Resource not found (MCP, server features, resources)."""
@@ -28,6 +28,9 @@ _INSTRUCTIONS: Final = (
     "Recorded agent sessions, read-only. A session is NAME or NAME@BRANCH; a chunk is one recorded event, named by its digest. "
     "Begin with list_sessions or search_sessions, then read_session; read_chunk shows one chunk whole."
 )
+
+
+_OFFERS: Final[Json] = {"tools": {}, "resources": {}}
 
 
 class BadRequestError(Exception):
@@ -73,9 +76,9 @@ class SessionServer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._methods: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
-            "initialize": self._initialize, "ping": self._nothing, "logging/setLevel": self._nothing, "tools/list": self._tools,
-            "tools/call": self._call, "resources/list": self._resources, "resources/read": self._read,
-            "resources/templates/list": self._templates,
+            "initialize": self._initialize, "server/discover": self._discover, "ping": self._nothing,
+            "logging/setLevel": self._nothing, "tools/list": self._tools, "tools/call": self._call,
+            "resources/list": self._resources, "resources/read": self._read, "resources/templates/list": self._templates,
         }  # fmt: skip
 
     def answer(self, message: Any) -> Iterable[Json]:
@@ -87,7 +90,8 @@ class SessionServer:
         if handler is None:
             return [error(request_id, METHOD_NOT_FOUND, f"this server has no {method}")]
         try:
-            return [result(request_id, handler(params))]
+            value = handler(params)
+            return [result(request_id, complete(value, _info()) if is_later(params) else value)]
         except BadRequestError as problem:
             return [error(request_id, INVALID_PARAMS, str(problem))]
         except (RathError, LookupError) as problem:
@@ -96,10 +100,10 @@ class SessionServer:
     # ---------------------------------------------------------------- protocol
 
     def _initialize(self, params: Mapping[str, Any]) -> Json:
-        from rath_bridge import __version__
+        return hello(params, _info(), _OFFERS, _INSTRUCTIONS)
 
-        info = {"name": "rath-bridge", "title": "Agent sessions", "version": __version__}
-        return hello(params, info, {"tools": {}, "resources": {}}, _INSTRUCTIONS)
+    def _discover(self, params: Mapping[str, Any]) -> Json:
+        return discovered(_info(), _OFFERS, _INSTRUCTIONS)
 
     def _tools(self, params: Mapping[str, Any]) -> Json:
         return {
@@ -235,6 +239,12 @@ class SessionServer:
         session = self._store.session(name)
         told = [{"id": one.id, "role": one.role, "name": one.name, "text": one.text} for one in session.messages()]
         return {"session": session.name, "messages": told}
+
+
+def _info() -> Json:
+    from rath_bridge import __version__
+
+    return {"name": "rath-bridge", "title": "Agent sessions", "version": __version__}
 
 
 def _dump(value: Any) -> str:

@@ -11,10 +11,13 @@ from rath_mcp.frames import dumps, mapping, parse_line, shape
 Json = dict[str, Any]
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Protocol versions with a handshake. A client of the later era that tries ``server/discover`` first falls back to it."""
+"""Protocol versions with a handshake. A client of the later era falls back to it where ``server/discover`` is refused."""
+LATER: Final = ("2026-07-28",)
+"""Protocol versions without one: every request names its version in its ``_meta``."""
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
+UNSUPPORTED_VERSION: Final = -32022
 INVALID_PARAMS: Final = -32602
 
 
@@ -85,3 +88,20 @@ def hello(params: Any, info: Mapping[str, Any], capabilities: Any, instructions:
     """Return the result of ``initialize``."""
     found: Json = {"protocolVersion": agreed(params), "capabilities": capabilities, "serverInfo": dict(info)}
     return found if instructions is None else {**found, "instructions": instructions}
+
+
+def is_later(params: Any) -> bool:
+    """Tell whether a request is of the era without a handshake."""
+    return mapping(mapping(params).get("_meta")).get("io.modelcontextprotocol/protocolVersion") in LATER
+
+
+def discovered(info: Mapping[str, Any], capabilities: Any, instructions: str | None = None) -> Json:
+    """Return the result of ``server/discover``."""
+    found: Json = {"supportedVersions": list(LATER), "capabilities": capabilities}
+    return complete(found if instructions is None else {**found, "instructions": instructions}, info)
+
+
+def complete(value: Mapping[str, Any], info: Mapping[str, Any]) -> Json:
+    """Return a result as the later era has it: it says that it is one, who gives it, and that it is not to be kept."""
+    meta = {**mapping(value.get("_meta")), "io.modelcontextprotocol/serverInfo": dict(info)}
+    return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **value, "_meta": meta}

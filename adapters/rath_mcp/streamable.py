@@ -25,12 +25,12 @@ from urllib.parse import urlsplit
 
 from rath_bridge.model.digests import digest
 from rath_mcp.frames import Direction, Frame, mapping, parse_line, shape
+from rath_mcp.loopback import refusal
 from rath_mcp.spool import EVENT, Spool
 from rath_mcp.stdio import label_of, recording
 
 KEPT: Final = ("mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "traceparent", "last-event-id", "content-type")
 """Headers that stand in the record; no others do, and no credentials."""
-LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOP: Final = frozenset({
     "host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
     "content-length", "accept-encoding",
@@ -144,9 +144,10 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: standard error is the user's."""
 
     def _forward(self) -> None:
-        host = (self.headers.get("host") or "").rpartition(":")[0].strip("[]") or self.headers.get("host")
-        if host not in LOOPBACK:  # a web page that has its own name point here
-            self.send_error(403, "the proxy answers on loopback only")
+        why = refusal(self.headers)
+        if why is not None:
+            self.send_error(403, why)
+            self.close_connection = True  # what it sent is not read
             return
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)

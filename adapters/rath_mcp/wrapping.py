@@ -65,14 +65,11 @@ def record_http(url: str | None, session: str | None, durable: bool, upstream: s
     Raises:
         UnsupportedError: Not an address of an HTTP server, or not a place on loopback.
     """
-    from rath_mcp.streamable import LOOPBACK
+    from rath_mcp.loopback import place
     from rath_mcp.streamable import record as run
 
     if session is not None:
         split_name(session)
     if not upstream.startswith(("http://", "https://")):
         raise UnsupportedError(f"--http takes the address of an MCP server, not {upstream!r}: give http://... or https://...")
-    host, _, port = listen.rpartition(":")
-    if host.strip("[]") not in LOOPBACK or not port.isdecimal() or int(port) > 65535:
-        raise UnsupportedError(f"the proxy listens on loopback only, not on {listen!r}: give --listen 127.0.0.1:PORT")
-    return run(address(url), upstream, (host.strip("[]"), int(port)), session, durable)
+    return run(address(url), upstream, place(listen), session, durable)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from rath_autogen.convert import ROLES, Converter
 from rath_autogen.items import History, Item
 from rath_autogen.natives import EVENT_TYPES, FRAMEWORK, LLM_TYPES, Registry, dump, message_key
+from rath_bridge.model.fitting import fitting_id, fitting_name
 from rath_bridge.model.kinds import Message, Run
 from rath_bridge.model.parts import BlobPart, ReasoningPart, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import LossReport, ManifestEntry
@@ -37,7 +38,10 @@ def task_result(history: History) -> tuple[Any, LossReport]:
         missing = list(_open(item, history, pairs, made))
         if missing:
             messages = require("autogen_agentchat.messages", "encoding for AutoGen", FRAMEWORK)
-            results = [made.closing(item.chunk, call, history.closed.get((item.chunk.id, call.id))) for call in missing]
+            results = [
+                made.closing(item.chunk, call, history.closed.get((item.chunk.id, made.asked_as.get(call.id, call.id))))
+                for call in missing
+            ]
             out.append(messages.ToolCallExecutionEvent(content=results, source=made.source(item), **_stamp(item, "closed")))
     return base.TaskResult(messages=out, stop_reason=_stop_reason(history)), LossReport(tuple(made.losses), tuple(rows))
 
@@ -102,7 +106,10 @@ def _home(item: Item, registry: Registry, made: Converter) -> list[Any]:
 def _names(item: Item) -> dict[str, str]:
     if item.message is None:
         return {}
-    return {part.id: part.name for part in item.message.parts if isinstance(part, ToolCallPart) and part.id}
+    calls = [part for part in item.message.parts if isinstance(part, ToolCallPart)]
+    if item.data is None:
+        return {fitting_id(part.id): fitting_name(part.name) for part in calls if part.id}
+    return {part.id: part.name for part in calls if part.id}
 
 
 def _stamp(item: Item, suffix: str = "") -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _answer(call: Any, asked: _Entry, ahead: list[_Entry], history: History, mad
                 entry.results = [other for other in entry.results if other is not result]
                 made.lose(entry.item.chunk, f"call {call.id}", "results follow their call in AutoGen: moved up to it")
                 return result
-    return made.closing(asked.item.chunk, call, history.closed.get((asked.item.chunk.id, call.id)))
+    return made.closing(asked.item.chunk, call, history.closed.get((asked.item.chunk.id, made.asked_as.get(call.id, call.id))))
 
 
 def _entries(history: History, made: Converter) -> Iterator[_Entry]:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from rath_autogen.items import NO_RESPONSE, Item
 from rath_autogen.natives import FRAMEWORK
 from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.fitting import fitting_id, fitting_name
 from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import BlobPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import Loss
@@ -26,6 +27,8 @@ class Converter:
         self.core = require("autogen_core", "encoding for AutoGen", FRAMEWORK)
         self.models = require("autogen_core.models", "encoding for AutoGen", FRAMEWORK)
         self.losses: list[Loss] = []
+        self.asked_as: dict[str, str] = {}
+        """Call ids on record, where they are handed over under another one."""
 
     def lose(self, chunk: Chunk, path: str, what: str) -> None:
         """Name something that does not come along."""
@@ -42,7 +45,14 @@ class Converter:
     def source(self, item: Item) -> str:
         """Who speaks; AutoGen wants a name for everybody."""
         message = cast(Message, item.message)
-        return message.name or ROLES.get(message.role, "user")
+        name = message.name or ROLES.get(message.role, "user")
+        if item.data is not None:
+            return name
+        fit = fitting_name(name)  # AutoGen's model clients raise on others (``assert_valid_name``)
+        loss = Loss(item.chunk.id, "name", f"the name {name!r} has other characters than are allowed: {fit!r}")
+        if fit != name and loss not in self.losses:
+            self.losses.append(loss)
+        return fit
 
     def media(self, item: Item, parts: Sequence[tuple[int, Part]]) -> str | list[Any]:
         """Text and images as AutoGen's content: a str where it is one text, else a list."""
@@ -99,8 +109,14 @@ class Converter:
             if isinstance(part, ToolCallPart):
                 if part.id is None:
                     self.lose(item.chunk, f"parts[{index}].id", "a call without an id: one was made up")
-                name = part.id or f"call_{item.chunk.id[:8]}_{index}"
-                found.append(self.core.FunctionCall(id=name, name=part.name, arguments=self._arguments(item.chunk, index, part)))
+                call_id = part.id or f"call_{item.chunk.id[:8]}_{index}"
+                fit, name = fitting_id(call_id), fitting_name(part.name)
+                if fit != call_id:
+                    self.lose(item.chunk, f"parts[{index}].id", f"no model takes the call id {call_id!r}: handed over as {fit!r}")
+                    self.asked_as[fit] = call_id
+                if name != part.name:
+                    self.lose(item.chunk, f"parts[{index}].name", f"no model takes the tool name {part.name!r}: {name!r}")
+                found.append(self.core.FunctionCall(id=fit, name=name, arguments=self._arguments(item.chunk, index, part)))
         return found
 
     def _arguments(self, chunk: Chunk, index: int, part: ToolCallPart) -> str:
@@ -136,6 +152,8 @@ class Converter:
                 self.lose(item.chunk, path, "AutoGen's results are text: a structured one stands as JSON")
                 content = self._text(item.chunk, path, content)
             call_id = part.id or ""
+            if call_id and call_id not in names:
+                call_id = fitting_id(call_id)
             failed = part.extra.get("is_error")
             failed = part.extra.get("status") == "error" or None if failed is None else bool(failed)
             name = names.get(call_id) or part.extra.get("name") or cast(Message, item.message).name or "unknown"

@@ -25,6 +25,7 @@ from langchain_core.messages import (
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.fitting import fitting_id, fitting_name
 from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import (
     BlobPart,
@@ -92,6 +93,8 @@ class _Writer:
     made: list[tuple[BaseMessage, Digest | None]] = field(default_factory=list[tuple[BaseMessage, Digest | None]])
     """Messages with the chunk that each came from; None for an answer that was put in to close a call."""
     losses: list[Loss] = field(default_factory=list[Loss])
+    asked_as: dict[str, str] = field(default_factory=dict[str, str])
+    """Call ids on record, where they are handed over under another one."""
     waiting: dict[str, tuple[int, str, Digest]] = field(default_factory=dict[str, tuple[int, str, Digest]])
     """Open calls by id: where the asking message stands, the tool's name, and the asking chunk."""
 
@@ -116,7 +119,7 @@ class _Writer:
             place = at + 1
             while place < len(self.made) and isinstance(self.made[place][0], ToolMessage):
                 place += 1
-            known = self.results.get(call_id)
+            known = self.results.get(self.asked_as.get(call_id, call_id))
             if known and known[-1].status != "no_response":
                 content = _text(known[-1].result if known[-1].result is not None else known[-1].error)
                 status = "error" if known[-1].status == "error" else "success"
@@ -150,6 +153,8 @@ class _Writer:
         call_id = part.id
         if call_id is None:
             call_id = next((name for name in self.waiting if name.startswith("rath-call-")), f"rath-call-{entry.id[:16]}-{index}")
+        elif call_id not in self.waiting:
+            call_id = fitting_id(call_id)
         status = "error" if part.extra.get("status") == "error" or part.extra.get("is_error") else "success"
         name = part.extra.get("name") or (self.waiting[call_id][1] if call_id in self.waiting else None)
         return ToolMessage(
@@ -193,15 +198,21 @@ class _Writer:
         if call_id is None:
             call_id = f"rath-call-{entry.id[:16]}-{index}"
             self._lose(entry.id, f"parts[{index}].id", f"the call has no id: {call_id} stands in its place")
+        elif (fit := fitting_id(call_id)) != call_id:
+            self._lose(entry.id, f"parts[{index}].id", f"no provider takes the call id {call_id!r}: it is handed over as {fit!r}")
+            self.asked_as[fit], call_id = call_id, fit
+        name = fitting_name(part.name)
+        if name != part.name:
+            self._lose(entry.id, f"parts[{index}].name", f"the tool {part.name!r} has a name that no provider takes: {name!r}")
         arguments = part.arguments
         if isinstance(arguments, dict):
-            calls.append(ToolCall(name=part.name, args=cast("dict[str, Any]", arguments), id=call_id, type="tool_call"))
+            calls.append(ToolCall(name=name, args=cast("dict[str, Any]", arguments), id=call_id, type="tool_call"))
         elif arguments is None or arguments == "":
-            calls.append(ToolCall(name=part.name, args={}, id=call_id, type="tool_call"))
+            calls.append(ToolCall(name=name, args={}, id=call_id, type="tool_call"))
         else:
             invalid.append(
                 InvalidToolCall(
-                    name=part.name, args=_text(arguments), id=call_id, error="arguments are no object", type="invalid_tool_call"
+                    name=name, args=_text(arguments), id=call_id, error="arguments are no object", type="invalid_tool_call"
                 )
             )
 

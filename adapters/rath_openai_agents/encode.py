@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from rath_bridge.errors import MissingObjectError, UnsupportedError
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.fitting import RESPONSES_CALL_ID, fitting_id, fitting_name
 from rath_bridge.model.kinds import ToolResult
 from rath_bridge.model.parts import BlobPart, FilePart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import Loss, LossReport, ManifestEntry
@@ -36,6 +37,8 @@ class Row:
     item: Item
     asked_as: str = ""
     """A call's id on record, where it was handed over under another one."""
+    foreign: bool = False
+    """Translated: its ids must be of the target's form."""
 
 
 @dataclass(slots=True)
@@ -177,8 +180,11 @@ def _part(away: _Away, role: str, path: str, part: Part) -> None:
         if part.id is None:
             away.lost(f"{path}.id", f"a call without an id was given {call_id}")
         arguments = part.arguments if isinstance(part.arguments, str) else _json({} if part.arguments is None else part.arguments)
-        call = {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": arguments}
-        away.rows.append(Row(away.chunk, call))
+        name = fitting_name(part.name)
+        if name != part.name:
+            away.lost(f"{path}.name", f"the tool {part.name!r} has a name that is not allowed: {name!r}")
+        call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+        away.rows.append(Row(away.chunk, call, foreign=True))
     elif isinstance(part, ToolCallResponsePart):
         away.flush(role)
         output = part.response if isinstance(part.response, str) else _json(part.response)
@@ -229,9 +235,11 @@ def _paired(rows: list[Row], session: Session, losses: list[Loss]) -> list[Row]:
         call_id = row.item.get("call_id") or (row.item.get("id") if kind == "local_shell_call_output" else None)
         if kind in PAIRS:
             name = str(call_id or f"call_{row.chunk[:16]}_{len(kept)}")
-            fresh = _fresh(name, taken)
+            fit = fitting_id(name, RESPONSES_CALL_ID) if row.foreign else name
+            fresh = _fresh(fit, taken)
             if fresh != call_id:
-                losses.append(Loss(row.chunk, "call_id", f"the call id {call_id!r} is in use; it is handed over as {fresh!r}"))
+                why = "is in use" if fit == name else "is not one that the API takes"
+                losses.append(Loss(row.chunk, "call_id", f"the call id {call_id!r} {why}; it is handed over as {fresh!r}"))
             used[name] = fresh
             taken.add(fresh)
             open_calls[fresh] = len(kept)

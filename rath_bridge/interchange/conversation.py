@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from rath_bridge.interchange.natives import json_text, key
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.fitting import fitting_id
 from rath_bridge.model.kinds import ToolResult
 from rath_bridge.model.report import Loss, ManifestEntry
 from rath_bridge.verbs.transcript import calls
@@ -31,6 +32,8 @@ class Turn:
     """The call id that it answers."""
     asked_as: tuple[str, ...] = ()
     """The ids on record, where `asks` had to be renamed."""
+    limit: int = 0
+    """Longest call id that the target takes, for a translated turn; 0 for one that goes home as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,14 @@ def paired(turns: Sequence[Turn], chunks: Sequence[Chunk], losses: list[Loss], s
         given = list(turn.asks)
         item = turn.item
         for number, name in enumerate(turn.asks):
-            fresh, count = name, 2
-            while fresh in waiting or (fresh != name and fresh in seen):
-                fresh = f"{name}_{count}"
+            fit = fitting_id(name, turn.limit) if turn.limit else name
+            fresh, count = fit, 2
+            while fresh in waiting or (fresh != fit and fresh in seen):
+                fresh = f"{fit}_{count}"
                 count += 1
             if fresh != name:
-                losses.append(Loss(turn.chunk, "call_id", f"the call id {name!r} is in use; it is handed over as {fresh!r}"))
+                why = "is in use" if fit == name else "is not one that the target takes"
+                losses.append(Loss(turn.chunk, "call_id", f"the call id {name!r} {why}; it is handed over as {fresh!r}"))
                 item = shape.rename_call(item, number, fresh)
                 given[number] = fresh
             seen |= {name, fresh}

@@ -15,6 +15,7 @@ from rath_bridge.interchange import shapes
 from rath_bridge.interchange.conversation import Shape, Turn, answer_text, manifest, paired
 from rath_bridge.interchange.natives import homes, json_text, lines, plain, pretty, record
 from rath_bridge.model.chunk import Draft, draft
+from rath_bridge.model.fitting import CALL_ID, fitting_name
 from rath_bridge.model.kinds import Message, Note
 from rath_bridge.model.parts import BlobPart, FilePart, GenericPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import Loss, LossReport
@@ -143,7 +144,7 @@ def _part(one: Any, place: str, path: str) -> Part:
     if kind == "file" and isinstance(values.get("file_data"), str):
         extra = {"filename": values["filename"]} if "filename" in values else {}
         return _media("document", values["file_data"], extra)
-    return GenericPart(kind, {key: value for key, value in found.items() if key != "type"})
+    return foreign_part(found)
 
 
 def _media(modality: str, url: str, extra: Mapping[str, Any]) -> Part:
@@ -262,10 +263,12 @@ def _said(one: TranscriptMessage, role: str, content: list[Any], calls: list[Any
         said = None if calls else ""
     item: dict[str, Any] = {"role": role, "content": said}
     if one.name is not None:
-        item["name"] = one.name
+        item["name"] = fitting_name(one.name)
+        if item["name"] != one.name:
+            losses.append(Loss(one.id, "name", f"the name {one.name!r} has other characters than are allowed: {item['name']!r}"))
     if calls:
         item["tool_calls"] = calls
-    return Turn(one.id, item, tuple(call["id"] for call in calls))
+    return Turn(one.id, item, tuple(call["id"] for call in calls), limit=CALL_ID)
 
 
 def _answer(one: TranscriptMessage, part: ToolCallResponsePart, path: str, losses: list[Loss]) -> Turn:
@@ -286,7 +289,10 @@ def _asked(one: TranscriptMessage, part: ToolCallPart, path: str, number: int, l
     if part.extra:
         losses.append(Loss(one.id, path, f"what stands beside the call: {', '.join(sorted(part.extra))}"))
     arguments = part.arguments if isinstance(part.arguments, str) else json_text({} if part.arguments is None else part.arguments)
-    return {"id": call_id, "type": "function", "function": {"name": part.name, "arguments": arguments}}
+    called = fitting_name(part.name)
+    if called != part.name:
+        losses.append(Loss(one.id, f"{path}.name", f"the tool {part.name!r} has a name that is not allowed: {called!r}"))
+    return {"id": call_id, "type": "function", "function": {"name": called, "arguments": arguments}}
 
 
 def _item(part: Part, role: str) -> dict[str, Any] | None:

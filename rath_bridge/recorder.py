@@ -222,17 +222,20 @@ class Recorder:
             return None
         return item if self._enqueue(item) else None
 
-    def defer(self, make: Callable[[], Draft]) -> None:
+    def defer(self, make: Callable[[], Draft]) -> bool:
         """Queue a chunk that is built by the background writer, off the user's thread; a failure is a counted gap.
 
         Args:
             make: Builds the draft (with `draft`), on another thread and later: it must hold copies of what may change, and
                 look at nothing ambient.
 
+        Returns:
+            False where the spool is full: it is lost to a gap.
+
         Raises:
             RecorderError: It failed, and this recorder is ``strict`` (which builds at once).
         """
-        self._enqueue(self._made(make) if self.strict else make)
+        return self._enqueue(self._made(make) if self.strict else make)
 
     def draft(
         self,

@@ -21,6 +21,7 @@ import rath_bridge as rb
 from rath_bridge.errors import NewerFormatError, StoreAddressError, StoreError, StoreUnavailableError
 from rath_bridge.store import schema, sqlite
 from rath_bridge.store.migrations import MIGRATIONS
+from rath_bridge.store.schema import FORMAT
 
 VISIT = "import sys, rath_bridge as rb; s = rb.open_store(sys.argv[1]); print(len(s.session('s'))); s.close()"
 
@@ -303,18 +304,18 @@ def _step(tx: Any, dialect: Any) -> None:
 def test_an_older_format_is_migrated_after_a_backup(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     session = rb.open_store(sqlite_url).create("s")
-    monkeypatch.setattr(schema, "FORMAT", 2)
+    monkeypatch.setattr(schema, "FORMAT", FORMAT + 1)
     monkeypatch.setattr(sqlite, "MIGRATIONS", (*MIGRATIONS, _step))
     assert rb.open_store(sqlite_url).session("s") == session
-    backup = path.with_name("store.db.backup-format-1")
+    backup = path.with_name(f"store.db.backup-format-{FORMAT}")
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     with sqlite3.connect(backup) as old:
-        assert old.execute("PRAGMA user_version").fetchone() == (1,)
+        assert old.execute("PRAGMA user_version").fetchone() == (FORMAT,)
         assert old.execute("SELECT count(*) FROM rath_chunk").fetchone() == (1,)
         with pytest.raises(sqlite3.OperationalError):
             old.execute("SELECT * FROM rath_later")
     old.close()
-    monkeypatch.setattr(schema, "FORMAT", 1)
+    monkeypatch.setattr(schema, "FORMAT", FORMAT)
     with pytest.raises(NewerFormatError):
         rb.open_store(sqlite_url)
 
@@ -327,7 +328,7 @@ def test_a_migration_that_fails_changes_nothing(sqlite_url: str, monkeypatch: py
         tx.run("no such statement")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "FORMAT", 2)
+        patch.setattr(schema, "FORMAT", FORMAT + 1)
         patch.setattr(sqlite, "MIGRATIONS", (*MIGRATIONS, fails))
         for _ in range(2):
             with pytest.raises(StoreError):
@@ -335,7 +336,7 @@ def test_a_migration_that_fails_changes_nothing(sqlite_url: str, monkeypatch: py
     with rb.open_store(sqlite_url) as store:
         assert len(store.session("s")) == 1
         assert not list(store.fsck())
-    backups = Path(sqlite_url.removeprefix("sqlite:///")).parent.glob("*.backup-format-1*")
+    backups = Path(sqlite_url.removeprefix("sqlite:///")).parent.glob(f"*.backup-format-{FORMAT}*")
     assert len(list(backups)) == 2  # a backup is never overwritten
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +14,9 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.store import forking
 from rath_bridge.store.arriving import Arrival, Landing, as_draft, check
+from rath_bridge.store.memory_index import MemoryIndex
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
-_Scope = tuple[str, str, str]
 _numbers = count(1)
 
 
@@ -62,8 +61,7 @@ class MemoryBackend:
         self._rows: dict[Digest, _Row] = {}
         self._tips: dict[tuple[str, str], _Tip] = {}
         self._objects: dict[Digest, bytes] = {}
-        self._keys: dict[_Scope, dict[tuple[str, str], Digest]] = {}
-        self._order: dict[_Scope, list[tuple[str, str]]] = {}
+        self._entries = MemoryIndex()
         forking.register(self)
 
     # ---------------------------------------------------------------- write
@@ -181,16 +179,11 @@ class MemoryBackend:
         )  # fmt: skip
 
     def _standing(self, key: Key) -> _Row | None:
-        name = self._keys.get((key.framework, key.native_id, key.namespace), {}).get((key.key, key.sub))
+        name = self._entries.find(key)
         return None if name is None else self._rows[name]
 
     def _index(self, key: Key, name: Digest) -> None:
-        scope = (key.framework, key.native_id, key.namespace)
-        entries = self._keys.setdefault(scope, {})
-        place = (key.key, key.sub)
-        if place not in entries:
-            insort(self._order.setdefault(scope, []), place)
-        entries[place] = name
+        self._entries.put(key, name)
 
     def copy(self, session: str, branch: str, source: Digest, first: Draft, *, reason: str = "detach") -> Ref:
         with self._lock:
@@ -246,29 +239,11 @@ class MemoryBackend:
 
     def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
         with self._lock:
-            dropped = 0
-            for scope in [s for s in self._keys if s[:2] == (framework, native_id) and namespace in (None, s[2])]:
-                entries, wanted = self._keys[scope], None if keys is None else set(keys)
-                gone = [place for place in entries if wanted is None or place[0] in wanted]
-                for place in gone:
-                    del entries[place]
-                dropped += len(gone)
-                self._order[scope] = sorted(entries)
-                if not entries:
-                    del self._keys[scope], self._order[scope]
-            return dropped
+            return self._entries.drop(framework, native_id, namespace, keys)
 
-    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
+    def copy_keys(self, framework: str, native_id: str, target: str) -> bool:
         with self._lock:
-            copied = 0
-            for scope in [s for s in self._keys if s[:2] == (framework, native_id)]:
-                there = (framework, target, scope[2])
-                entries = self._keys.setdefault(there, {})
-                fresh = {place: found for place, found in self._keys[scope].items() if place not in entries}
-                entries.update(fresh)
-                self._order[there] = sorted(entries)
-                copied += len(fresh)
-            return copied
+            return self._entries.copy(framework, native_id, target)
 
     def before_fork(self) -> None:
         """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""
@@ -353,21 +328,9 @@ class MemoryBackend:
         limit: int | None = None,
     ) -> list[tuple[Key, Chunk]]:
         with self._lock:
-            scope = (framework, native_id, namespace)
-            order, entries = self._order.get(scope, []), self._keys.get(scope, {})
-            end = len(order) if before is None else bisect_left(order, (before, ""))
-            first = 0
-            if exact is not None:
-                first, end = bisect_left(order, (exact, "")), min(end, bisect_left(order, (exact + "\0", "")))
-            found: list[tuple[str, str]] = []
-            while end > first and (limit is None or len(found) < limit):
-                group = end
-                while group > first and order[group - 1][0] == order[end - 1][0]:
-                    group -= 1
-                found += [place for place in order[group:end] if sub in (None, place[1])]
-                end = group
-            return [(Key(*scope, *place), self.chunk(entries[place])) for place in found[:limit]]
+            found = self._entries.scan(framework, native_id, namespace, before, exact, sub, limit)
+            return [(Key(framework, native_id, namespace, key, sub_), self.chunk(name)) for key, sub_, name in found]
 
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         with self._lock:
-            return sorted(scope[1:] for scope in self._keys if scope[0] == framework and native_id in (None, scope[1]))
+            return self._entries.scopes(framework, native_id)

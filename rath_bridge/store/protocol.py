@@ -208,10 +208,14 @@ class Backend(Reader, Protocol):
         """Remove index entries of a scope (of all namespaces; only some keys) and return how many; chunks stay."""
         ...
 
-    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
-        """Let every index entry of a native id, in all its namespaces, be found under another one too; return how many.
+    def copy_keys(self, framework: str, native_id: str, target: str) -> bool:
+        """Let every index entry of a native id, in all its namespaces, be found under another one too, as it is now.
 
-        Chunks are not copied, and what stands under the target already stays.
+        O(1), whatever the size: no entry and no chunk is copied, and neither side sees what is done to the other later. What stands
+        under the target already stays. Returns whether there was anything.
+
+        Raises:
+            NameInUseError: The target is a copy or has copies already (`drop_keys` frees it), or is the source itself.
         """
         ...
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the stored form. A newer one is refused, an older one migrated after a backup."""
 
 APPLICATION_ID: Final = 0x52617468
@@ -66,6 +66,25 @@ def tables(d: Dialect) -> list[str]:
     ]
 
 
+def index_tables(d: Dialect) -> list[str]:
+    """The index of format 2: owners, of which one may be a copy of another, and their namespaces."""
+    named = "SELECT DISTINCT framework, native_id FROM rath_scope ORDER BY framework, native_id"
+    steps = [
+        f"CREATE TABLE rath_owner (n {d.key}, framework {d.blob} NOT NULL, native_id {d.blob}, base {d.big}, upto {d.big}, "
+        f"clock {d.big} NOT NULL DEFAULT 0, UNIQUE (framework, native_id))",
+        "CREATE INDEX rath_owner_base ON rath_owner (base) WHERE base IS NOT NULL",
+        f"CREATE TABLE rath_space (n {d.key}, owner {d.big} NOT NULL, namespace {d.blob} NOT NULL, UNIQUE (owner, namespace))",
+        f"ALTER TABLE rath_entry ADD COLUMN stamp {d.big} NOT NULL DEFAULT 0",
+        f"INSERT INTO rath_owner (framework, native_id) {named}",
+        "INSERT INTO rath_space (n, owner, namespace) SELECT s.n, o.n, s.namespace FROM rath_scope s "
+        "JOIN rath_owner o ON o.framework = s.framework AND o.native_id = s.native_id ORDER BY s.n",
+        "DROP TABLE rath_scope",
+    ]
+    if d is POSTGRES:  # rows with numbers of their own do not move the counter
+        steps.append("SELECT setval(pg_get_serial_sequence('rath_space', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM rath_space))")
+    return steps
+
+
 CHUNK_COLUMNS: Final = "n, id, kind, at, run, origin, span, merged, generation, form, body, raw"
 
 PUT_CHUNK: Final = f"INSERT INTO rath_chunk ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -104,20 +123,40 @@ LAND_REF: Final = "UPDATE rath_ref SET tip = ?, owns = 0, head = ?, generation =
 PUT_MOVE: Final = "INSERT INTO rath_reflog (ref, at, old, new, reason) VALUES (?, ?, ?, ?, ?)"
 MOVES: Final = "SELECT at, old, new, reason FROM rath_reflog WHERE ref = ? ORDER BY n"
 
-PUT_SCOPE: Final = "INSERT INTO rath_scope (framework, native_id, namespace) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-SCOPE: Final = "SELECT n FROM rath_scope WHERE framework = ? AND native_id = ? AND namespace = ?"
+# The index; see `rath_bridge.store.sql_index`.
+OWNER: Final = "SELECT n, base, upto, clock FROM rath_owner WHERE framework = ? AND native_id = ?"
+OWNER_BY_NUMBER: Final = "SELECT base, native_id FROM rath_owner WHERE n = ?"
+PUT_OWNER: Final = "INSERT INTO rath_owner (framework, native_id) VALUES (?, ?) ON CONFLICT (framework, native_id) DO NOTHING"
+TICK: Final = "UPDATE rath_owner SET clock = clock + 1 WHERE n = ?"
+LAY: Final = "UPDATE rath_owner SET base = ?, upto = ? WHERE n = ?"
+UNNAME: Final = "UPDATE rath_owner SET native_id = NULL WHERE n = ?"
+HEIR: Final = "SELECT 1 FROM rath_owner WHERE base = ? LIMIT 1"
+COPIES: Final = "SELECT native_id, n FROM rath_owner WHERE framework = ? AND base IS NOT NULL AND native_id IS NOT NULL"
+DROP_OWNER: Final = (
+    "DELETE FROM rath_entry WHERE scope IN (SELECT n FROM rath_space WHERE owner = ?)",
+    "DELETE FROM rath_space WHERE owner = ?",
+    "DELETE FROM rath_owner WHERE n = ?",
+)
+PUT_SCOPE: Final = "INSERT INTO rath_space (owner, namespace) VALUES (?, ?) ON CONFLICT (owner, namespace) DO NOTHING"
+SCOPE: Final = (
+    "SELECT o.n, o.base, o.upto, o.clock, s.n FROM rath_owner o LEFT JOIN rath_space s ON s.owner = o.n AND s.namespace = ? "
+    "WHERE o.framework = ? AND o.native_id = ?"
+)
+SCOPE_OF: Final = (
+    "SELECT o.base, o.upto, s.n FROM rath_owner o LEFT JOIN rath_space s ON s.owner = o.n AND s.namespace = ? WHERE o.n = ?"
+)
+NAMESPACES: Final = "SELECT namespace FROM rath_space WHERE owner = ?"
 SCOPES: Final = (
-    "SELECT n, native_id, namespace FROM rath_scope s WHERE framework = ? "
-    "AND EXISTS (SELECT 1 FROM rath_entry e WHERE e.scope = s.n)"
+    "SELECT o.native_id, s.namespace, o.base FROM rath_owner o JOIN rath_space s ON s.owner = o.n "
+    "WHERE o.framework = ? AND o.native_id IS NOT NULL AND EXISTS (SELECT 1 FROM rath_entry e WHERE e.scope = s.n)"
 )
 PUT_ENTRY: Final = (
-    "INSERT INTO rath_entry (scope, key, sub, chunk) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (scope, key, sub) DO UPDATE SET chunk = excluded.chunk"
+    "INSERT INTO rath_entry (scope, key, sub, chunk, stamp) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (scope, key, sub) DO UPDATE SET chunk = excluded.chunk, stamp = excluded.stamp"
 )
-ENTRY: Final = "SELECT chunk FROM rath_entry WHERE scope = ? AND key = ? AND sub = ?"
+ENTRY: Final = "SELECT chunk, stamp FROM rath_entry WHERE scope = ? AND key = ? AND sub = ?"
 ENTRIES: Final = "SELECT key, sub, chunk FROM rath_entry WHERE scope = ?"
-COPY_ENTRIES: Final = (
-    "INSERT INTO rath_entry (scope, key, sub, chunk) SELECT CAST(? AS BIGINT), key, sub, chunk FROM rath_entry WHERE scope = ? "
-    "ON CONFLICT (scope, key, sub) DO NOTHING RETURNING 1"
-)
-DROP_ENTRIES: Final = "DELETE FROM rath_entry WHERE scope = ?"
+_OF_SPACE: Final = "DELETE FROM rath_entry WHERE scope = (SELECT n FROM rath_space WHERE owner = ? AND namespace = ?)"
+DROP_SCOPE: Final = f"{_OF_SPACE} RETURNING 1"
+DROP_KEY: Final = f"{_OF_SPACE} AND key = ? RETURNING 1"
+DROP_ENTRY: Final = "DELETE FROM rath_entry WHERE scope = ? AND key = ? AND sub = ?"

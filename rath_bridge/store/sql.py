@@ -20,6 +20,7 @@ from rath_bridge.store import rows, schema
 from rath_bridge.store.arriving import GATE, Arrival, Landing, check
 from rath_bridge.store.objects import put_objects, read_objects
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
+from rath_bridge.store.sql_index import SqlIndex
 
 DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError)
 """What decoding a damaged row may raise: no row that we wrote does."""
@@ -156,7 +157,7 @@ class SqlBackend(ABC):
         if standing.id != head and not (on_conflict == "serialise" and (parents is None or head in parents)):
             if on_conflict != "branch":
                 raise ConflictError(Ref(session, branch, "", 0).name, head, standing.id)
-            if not all(item.once is not None and self._entry(tx, item.once) is not None for item in drafts):
+            if not all(item.once is not None and self._index(tx).find(item.once) is not None for item in drafts):
                 return self._race(tx, tip, session, branch, drafts, list(parents or (head,)), terms)
         above = self._parents(tx, [standing.id if name == head else name for name in parents]) if parents else [standing]
         last, chunks, written = self._add(tx, drafts, above, tip if owns and parents is None else None, terms)
@@ -252,7 +253,7 @@ class SqlBackend(ABC):
             if item.once is not None:
                 standing: _Made | int | None = batch_keys.get(item.once)
                 if standing is None:
-                    standing = self._entry(tx, item.once)
+                    standing = self._index(tx).find(item.once)
                 if standing is not None:
                     found.append(standing)
                     continue
@@ -281,29 +282,15 @@ class SqlBackend(ABC):
             written.append(made)
         put_objects(tx, [item.objects for item in drafts if item.objects])
         tx.many(schema.PUT_CHUNK, out)
-        self._put_entries(tx, entries)
+        if entries:
+            self._index(tx).put(entries)
         standing_rows = [item for item in found if isinstance(item, int)]
         known = dict(zip(standing_rows, self._chunks(tx, standing_rows), strict=True)) if standing_rows else {}
         load = self.objects
         return number or 0, lambda: tuple(known[one] if isinstance(one, int) else one.chunk(load) for one in found), written
 
-    def _entry(self, tx: Tx, key: Key) -> int | None:
-        scope = tx.all(schema.SCOPE, _scope_bytes(key))
-        found = tx.all(schema.ENTRY, (scope[0][0], text_bytes(key.key), text_bytes(key.sub))) if scope else []
-        return found[0][0] if found else None
-
-    def _put_entries(self, tx: Tx, entries: Sequence[tuple[Key, int]]) -> None:
-        if not entries:
-            return
-        scopes: dict[tuple[bytes, bytes, bytes], int] = {}
-        for scope in sorted({_scope_bytes(key) for key, _ in entries}):
-            found = tx.all(schema.SCOPE, scope)
-            if not found:
-                tx.run(schema.PUT_SCOPE, scope)
-                found = tx.all(schema.SCOPE, scope)
-            scopes[scope] = found[0][0]
-        latest = {(scopes[_scope_bytes(k)], text_bytes(k.key), text_bytes(k.sub)): n for k, n in entries}
-        tx.many(schema.PUT_ENTRY, [(*place, number) for place, number in sorted(latest.items())])
+    def _index(self, tx: Tx) -> SqlIndex:
+        return SqlIndex(tx, self.dialect)
 
     def copy(self, session: str, branch: str, source: Digest, first: Draft, *, reason: str = "detach") -> Ref:
         words = {first.kind, reason} | {text for text in (first.run, first.origin) if text is not None}
@@ -393,29 +380,12 @@ class SqlBackend(ABC):
         tx.run(schema.LAND_REF, (place.number, bytes.fromhex(place.id), generation, found[0][0]))
 
     def drop_keys(self, framework: str, native_id: str, namespace: str | None = None, keys: Sequence[str] | None = None) -> int:
-        dropped = 0
         with self.writing() as tx:
-            for number, found_id, found_ns in tx.all(schema.SCOPES, (text_bytes(framework),)):
-                if bytes_text(found_id) != native_id or namespace not in (None, bytes_text(found_ns)):
-                    continue
-                if keys is None:
-                    dropped += len(tx.all(schema.DROP_ENTRIES + " RETURNING 1", (number,)))
-                else:
-                    for key in keys:
-                        sql = schema.DROP_ENTRIES + " AND key = ? RETURNING 1"
-                        dropped += len(tx.all(sql, (number, text_bytes(key))))
-        return dropped
+            return self._index(tx).drop(framework, native_id, namespace, keys)
 
-    def copy_keys(self, framework: str, native_id: str, target: str) -> int:
-        copied = 0
+    def copy_keys(self, framework: str, native_id: str, target: str) -> bool:
         with self.writing() as tx:
-            for number, found_id, namespace in tx.all(schema.SCOPES, (text_bytes(framework),)):
-                if bytes_text(found_id) != native_id:
-                    continue
-                scope = (text_bytes(framework), text_bytes(target), bytes(namespace))
-                tx.run(schema.PUT_SCOPE, scope)
-                copied += len(tx.all(schema.COPY_ENTRIES, (tx.all(schema.SCOPE, scope)[0][0], number)))
-        return copied
+            return self._index(tx).copy(framework, native_id, target)
 
     # ---------------------------------------------------------------- read
 
@@ -507,7 +477,7 @@ class SqlBackend(ABC):
 
     def lookup(self, key: Key) -> Chunk | None:
         with self.reading() as tx:
-            number = self._entry(tx, key)
+            number = self._index(tx).find(key)
             return None if number is None else self._chunks(tx, [number])[0]
 
     def scan(
@@ -522,29 +492,16 @@ class SqlBackend(ABC):
         limit: int | None = None,
     ) -> list[tuple[Key, Chunk]]:
         with self.reading() as tx:
-            scope = tx.all(schema.SCOPE, (text_bytes(framework), text_bytes(native_id), text_bytes(namespace)))
-            if not scope:
-                return []
-            sql, params = schema.ENTRIES, [scope[0][0]]
-            for clause, value in ((" AND key < ?", before), (" AND key = ?", exact), (" AND sub = ?", sub)):
-                if value is not None:
-                    sql += clause
-                    params.append(text_bytes(value))
-            sql += " ORDER BY key DESC, sub"
-            if limit is not None:
-                sql += " LIMIT ?"
-                params.append(limit)
-            found = tx.all(sql, params)
+            found = self._index(tx).scan(framework, native_id, namespace, before, exact, sub, limit)
             chunks = self._chunks(tx, [row[2] for row in found])
             return [
-                (Key(framework, native_id, namespace, bytes_text(key), bytes_text(sub_)), chunk)
+                (Key(framework, native_id, namespace, key, sub_), chunk)
                 for (key, sub_, _), chunk in zip(found, chunks, strict=True)
             ]
 
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         with self.reading() as tx:
-            found = [(bytes_text(i), bytes_text(ns)) for _, i, ns in tx.all(schema.SCOPES, (text_bytes(framework),))]
-        return sorted(pair for pair in found if native_id in (None, pair[0]))
+            return self._index(tx).scopes(framework, native_id)
 
     # ---------------------------------------------------------------- rows to chunks
 
@@ -735,10 +692,6 @@ def _arrived_row(chunk: Chunk, place: _Place, terms: Mapping[str, int]) -> tuple
 
 def _moved(chunk: Chunk, parent: Digest) -> Digest:
     return digest(replace(chunk, parents=(parent,), raw=None).envelope)
-
-
-def _scope_bytes(key: Key) -> tuple[bytes, bytes, bytes]:
-    return text_bytes(key.framework), text_bytes(key.native_id), text_bytes(key.namespace)
 
 
 def _raw(name: Digest) -> bytes:

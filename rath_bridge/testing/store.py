@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from threading import Barrier
 from typing import Any
@@ -519,16 +520,79 @@ class StoreContract:
         made = begin(backend)
         made = backend.append("s", "main", [note(key.key, keys=(key,)) for key in keys], head=made.ref.head)
         backend.append("s", "main", [note("own", keys=(Key("made", "2", "", "b", "w"),))], head=made.ref.head)
-        assert backend.copy_keys("made", "1", "2") == 7  # one stood there
+        assert backend.copy_keys("made", "1", "2")
         assert backend.scopes("made") == [("1", ""), ("1", "n"), ("2", ""), ("2", "n")]
         for namespace in ("", "n"):
             here, there = backend.scan("made", "1", namespace), backend.scan("made", "2", namespace)
             assert [(k.namespace, k.key, k.sub) for k, _ in here] == [(k.namespace, k.key, k.sub) for k, _ in there]
             assert sum(a.id != b.id for (_, a), (_, b) in zip(here, there, strict=True)) == (namespace == "")
+        for target in ("1", "2"):  # itself, and a copy that stands
+            with pytest.raises(NameInUseError):
+                backend.copy_keys("made", "1", target)
         backend.drop_keys("made", "1")
         assert len(backend.scan("made", "2", "n")) == 4
-        assert backend.copy_keys("made", "1", "3") == 0
-        assert backend.scopes("made", "3") == []
+        assert not backend.copy_keys("made", "nobody", "3")
+        assert backend.scopes("made", "1") == backend.scopes("made", "3") == []
+        assert backend.drop_keys("made", "2") == 8
+        assert backend.copy_keys("made", "1", "2") == backend.copy_keys("made", "2", "1") is False
+
+    def test_neither_side_of_a_copied_index_sees_the_other(self, backend: Backend) -> None:
+        """Any steps on any side, against dictionaries that are really copied."""
+        head = begin(backend).ref.head
+        model: dict[str, dict[tuple[str, str, str], str]] = {}
+        names, spaces, keys, subs = ("1", "2", "3", "4"), ("", "n"), ("a", "b", "c"), ("", "w")
+        step = st.one_of(
+            st.tuples(
+                st.just("put"), st.sampled_from(names), st.sampled_from(spaces), st.sampled_from(keys), st.sampled_from(subs)
+            ),
+            st.tuples(st.just("copy"), st.sampled_from(names), st.sampled_from(names)),
+            st.tuples(st.just("drop"), st.sampled_from(names), st.sampled_from([*spaces, None]), st.sampled_from([*keys, None])),
+        )
+
+        @_relaxed
+        @given(st.lists(step, max_size=14))
+        def check(steps: list[tuple[Any, ...]]) -> None:
+            nonlocal head
+            for name in names:
+                backend.drop_keys("made", name)
+            model.clear()
+            for number, (what, name, *rest) in enumerate(steps):
+                mine = model.setdefault(name, {})
+                if what == "put":
+                    space, key, sub = rest
+                    done = backend.append("s", "main", [note(str(number), keys=(Key("made", name, space, key, sub),))], head=head)
+                    head = mine[space, key, sub] = done.ref.head
+                elif what == "copy":
+                    with suppress(NameInUseError):  # a copy that stands
+                        if backend.copy_keys("made", name, rest[0]):
+                            model[rest[0]] = {**mine, **model.get(rest[0], {})}
+                else:
+                    space, key = rest
+                    gone = [p for p in mine if space in (None, p[0]) and key in (None, p[1])]
+                    assert backend.drop_keys("made", name, space, None if key is None else [key]) == len(gone)
+                    for place in gone:
+                        del mine[place]
+            for name, mine in model.items():
+                assert backend.scopes("made", name) == sorted({(name, space) for space, _, _ in mine})
+                for space in spaces:
+                    listed = sorted((p[1:] for p in mine if p[0] == space), key=lambda p: p[1])
+                    listed.sort(key=lambda p: p[0], reverse=True)
+                    wanted = [(*p, mine[space, *p]) for p in listed]
+                    for limit in (None, 1, 3):
+                        found = backend.scan("made", name, space, limit=limit)
+                        assert [(k.key, k.sub, c.id) for k, c in found] == wanted[:limit]
+                    for key, sub, chunk in wanted:
+                        standing = backend.lookup(Key("made", name, space, key, sub))
+                        assert standing is not None
+                        assert standing.id == chunk
+                        found = backend.scan("made", name, space, exact=key, sub=sub)
+                        assert [c.id for _, c in found] == [chunk]
+                    assert [k.key for k, _ in backend.scan("made", name, space, before="b", sub="w")] == [
+                        p[0] for p in listed if p == ("a", "w")
+                    ]
+
+        check()
+        assert list(Store(backend).fsck()) == []
 
     # ---------------------------------------------------------------- many at once
 

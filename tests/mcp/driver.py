@@ -1,6 +1,6 @@
 """A host: calls what it is told to, and prints what it got as wire JSON. Runs under SDK 1.28+ and 2.x alike.
 
-``python driver.py '[["tool", {...}], ...]' SERVER ARGS…``
+``python driver.py '[["tool", {...}], ...]' SERVER ARGS…``, or the address of a streamable HTTP server (``$DRIVER_TOKEN``).
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 import mcp
 from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 
 def wire(value: Any) -> Any:
@@ -30,15 +34,28 @@ async def ask(client: Any, calls: list[Any]) -> list[Any]:
     return found
 
 
+@asynccontextmanager
+async def connected(command: list[str]) -> AsyncIterator[tuple[Any, Any]]:
+    """The transport's streams."""
+    if not command[0].startswith("http"):
+        server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+        async with stdio_client(server) as streams:
+            yield streams
+        return
+    http: Any = import_module("httpx2" if hasattr(mcp, "Client") else "httpx")
+    headers = {"authorization": f"Bearer {os.environ.get('DRIVER_TOKEN', 'none')}"}
+    async with http.AsyncClient(headers=headers) as client, streamable_http_client(command[0], http_client=client) as streams:
+        yield streams[:2]
+
+
 async def main() -> None:
     calls, command = json.loads(sys.argv[1]), sys.argv[2:]
-    server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
     client: Any = getattr(mcp, "Client", None)
     if client is not None:
-        async with client(server) as one:
+        async with client(connected(command)) as one:
             sys.stdout.write(json.dumps([one.protocol_version, *await ask(one, calls)]))
         return
-    async with stdio_client(server) as streams, ClientSession(*streams) as one:
+    async with connected(command) as streams, ClientSession(*streams) as one:
         hello = await one.initialize()
         sys.stdout.write(json.dumps([hello.protocolVersion, *await ask(one, calls)]))
 

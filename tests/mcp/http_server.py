@@ -1,14 +1,23 @@
-"""A streamable HTTP server of the SDK that is installed: ``python http_server.py PORT [json]``."""
+"""A streamable HTTP server of the SDK that is installed, 1.x or 2.x: ``python http_server.py PORT``."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from mcp.server.fastmcp import Context, FastMCP
+import mcp
 from pydantic import BaseModel
 
-server = FastMCP("web", host="127.0.0.1", port=int(sys.argv[1]), log_level="ERROR", json_response=sys.argv[2:] == ["json"])
+LATER = hasattr(mcp, "Client")
+room: Any = import_module("mcp.server.mcpserver" if LATER else "mcp.server.fastmcp")
+PORT = {"host": "127.0.0.1", "port": int(sys.argv[1])}
+server = room.MCPServer("web", log_level="ERROR") if LATER else room.FastMCP("web", log_level="ERROR", **PORT)
+if TYPE_CHECKING:
+    from mcp.server.fastmcp import Context
+else:
+    Context = room.Context
 
 
 class Name(BaseModel):
@@ -43,4 +52,4 @@ def page() -> str:
     return "a page"
 
 
-server.run("streamable-http")
+server.run("streamable-http", **(PORT if LATER else {}))

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import pytest
@@ -22,50 +17,13 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 import rath_bridge as rb
-from tests.mcp.servers import ROOT, bodies, tool_calls
-
-CLI = "import sys; from rath_bridge.cli import main; sys.exit(main())"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-@contextmanager
-def proxy(place: Path, upstream: str) -> Iterator[int]:
-    """A running proxy's port; when the block ends it has ended, and all is in the store."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters")]),
-        "RATH_BRIDGE_SPOOL": str(place / "spool"),
-    }
-    store = f"sqlite:///{place / 'runs.db'}"
-    args = ["mcp", "record", "--http", upstream, "--listen", "127.0.0.1:0", "--store", store, "--session", "s"]
-    with subprocess.Popen([sys.executable, "-c", CLI, *args], env=env, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = re.search(r"on http://127\.0\.0\.1:(\d+)/", process.stderr.readline())
-        assert said is not None
-        try:
-            yield int(said[1])
-        finally:
-            process.terminate()
-            assert process.wait(20) == 0
+from tests.mcp.servers import bodies, free_port, proxy, tool_calls, web
 
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    port = free_port()
-    with subprocess.Popen([sys.executable, str(Path(__file__).parent / "http_server.py"), str(port)]) as process:
-        end = monotonic() + 30
-        while monotonic() < end:
-            with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
-        process.terminate()
+    with web() as url:
+        yield url
 
 
 @pytest.fixture
@@ -141,7 +99,7 @@ class Odd(BaseHTTPRequestHandler):
         elif tool == "broken":
             self._say(200, b"{no json", "application/json")
         elif tool == "slow":
-            sleep(5)
+            sleep(1.5)
             self._say(200, answer.encode(), "application/json")
         else:
             self._say(200, answer.encode(), "application/json")

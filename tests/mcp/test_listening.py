@@ -23,9 +23,8 @@ import rath_bridge as rb
 from rath_mcp import session_server
 from rath_mcp.listening import Listener
 from tests.cli_store import run
-from tests.mcp.servers import ROOT
+from tests.mcp.servers import CLI, ROOT
 
-CLI = "import sys; from rath_bridge.cli import main; sys.exit(main())"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 

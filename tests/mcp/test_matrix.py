@@ -14,12 +14,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 import rath_bridge as rb
-from tests.mcp.servers import ROOT, tool_calls
+from rath_mcp import session_server
+from rath_mcp.listening import Listener
+from tests.mcp.servers import ROOT, listening, proxy, tool_calls, web
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -89,11 +92,12 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(place / "env" / "bin" / "python")
 
 
-def drive(python: str, calls: list[Any], server: list[str], place: Path) -> list[Any]:
+def drive(python: str, calls: list[Any], server: list[str], place: Path, token: str = "none") -> list[Any]:
     env = {
         **os.environ,
         "RATH_BRIDGE_SPOOL": str(place / "spool"),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters")]),
+        "DRIVER_TOKEN": token,
     }
     done = subprocess.run([python, DRIVER, json.dumps(calls), *server], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -144,3 +148,48 @@ def test_server_git_on_a_real_repository(second: str, tmp_path: Path) -> None:
         ["git_status", {"repo_path": "/no/such/place"}],
     ]  # fmt: skip
     check([second, sys.executable], calls, [second, "-m", "mcp_server_git", "--repository", str(work)], tmp_path)
+
+
+def check_http(pythons: list[str], calls: list[Any], upstream: str, place: Path) -> None:
+    """The same over streamable HTTP; the record is served over stdio."""
+    for number, python in enumerate(pythons):
+        direct = drive(python, calls, [upstream], place)
+        with proxy(place, upstream, f"s{number}") as port:
+            assert drive(python, calls, [f"http://127.0.0.1:{port}/mcp"], place) == direct
+        replay = [*CLI, "replay", "--store", f"sqlite:///{place / 'runs.db'}", f"s{number}"]
+        other = pythons[number - 1]
+        assert [_said(one) for one in drive(other, calls, replay, place)[2:]] == [_said(one) for one in direct[2:]]
+    with rb.open_store(f"sqlite:///{place / 'runs.db'}") as store:
+        for number in range(len(pythons)):
+            assert [call.name for call in tool_calls(store.session(f"s{number}"))] == [name for name, _ in calls]
+            assert store.session(f"s{number}").pending() == ()
+
+
+WEB: list[Any] = [["add", {"a": 1, "b": 2}], ["fail", {}], ["no-such-tool", {}], ["add", {"a": 1, "b": 2}]]
+
+
+def test_http_servers_of_both_sdk_lines(second: str, tmp_path: Path) -> None:
+    for python in (sys.executable, second):
+        place = tmp_path / ("one" if python == sys.executable else "two")
+        place.mkdir()
+        with web(python) as upstream:
+            check_http([sys.executable, second], WEB, upstream, place)
+
+
+def test_server_everything_over_http(everything: list[str], second: str, tmp_path: Path) -> None:
+    with listening([everything[0], "streamableHttp"]) as port:
+        check_http([sys.executable, second], EVERYTHING, f"http://127.0.0.1:{port}/mcp", tmp_path)
+
+
+def test_the_session_server_shows_both_lines_the_same_over_stdio_and_http(second: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with rb.open_store(url) as store:
+        store.create("ticket").append(rb.message("user", "Where is my parcel?"))
+        calls: list[Any] = [["search_sessions", {"text": "parcel"}], ["read_session", {"name": "nobody"}]]
+        with Listener(("127.0.0.1", 0), session_server(store), "t0ken") as listener:
+            Thread(target=listener.serve_forever, daemon=True).start()
+            for python, protocol in ((sys.executable, "2025-11-25"), (second, "2026-07-28")):
+                found = drive(python, calls, [listener.url], tmp_path, "t0ken")
+                assert found == drive(python, calls, [*CLI, "serve", "--store", url], tmp_path)
+                assert (found[0], len(found[2]["structuredContent"]["chunks"])) == (protocol, 1)
+            listener.shutdown()

@@ -15,7 +15,7 @@ from rath_bridge.errors import DecodeError
 from rath_bridge.model.chunk import Draft, Native, draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Inference, Message, Run, Usage
-from rath_bridge.model.parts import GenericPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
+from rath_bridge.model.parts import Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart, foreign_part
 
 FIELDS: Final = ("chat_id", "chat_history", "summary", "cost", "human_input")
 """Of ``autogen.agentchat.chat.ChatResult``, 0.14."""
@@ -124,7 +124,7 @@ def _content(content: Any) -> list[Part]:
             given = item["image_url"]
             found.append(UriPart("image", given if isinstance(given, str) else given["url"]))
         else:
-            found.append(GenericPart(str(item["type"]), {key: value for key, value in item.items() if key != "type"}))
+            found.append(foreign_part(item))
     return found
 
 

@@ -27,6 +27,7 @@ from rath_bridge.model.parts import (
     ToolCallPart,
     ToolCallResponsePart,
     UriPart,
+    foreign_part,
 )
 from rath_langgraph.items import long_texts
 
@@ -131,7 +132,7 @@ def _block(block: Mapping[str, Any]) -> Iterator[Part]:
     elif kind in _MODALITIES:
         yield _media(_MODALITIES[kind], block)
     else:
-        yield GenericPart(str(kind), rest)
+        yield foreign_part({**rest, "type": str(kind)})
 
 
 def _media(modality: str, block: Mapping[str, Any]) -> Part:

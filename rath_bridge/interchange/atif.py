@@ -16,7 +16,7 @@ from rath_bridge.interchange.atif_out import trajectory
 from rath_bridge.interchange.natives import key, pretty, record
 from rath_bridge.model.chunk import Draft, Native, draft
 from rath_bridge.model.kinds import Inference, Message, Run, Usage
-from rath_bridge.model.parts import GenericPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
+from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, ToolCallResponsePart, UriPart, foreign_part
 from rath_bridge.model.report import LossReport
 from rath_bridge.session import Session
 
@@ -235,4 +235,4 @@ def _part(one: Any, path: str) -> Part:
         extra = {k: v for k, v in values.items() if k not in ("path", "media_type")}
         media_type = shapes.text_or_none(values.get("media_type"), _PLACE, f"{path}.source.media_type")
         return UriPart(kind, values["path"], media_type, extra)
-    return GenericPart(kind, {k: v for k, v in found.items() if k != "type"})
+    return foreign_part(found)

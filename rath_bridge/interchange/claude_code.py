@@ -18,13 +18,13 @@ from rath_bridge.model.chunk import Draft, draft
 from rath_bridge.model.kinds import Inference, Message, Note, Run, Usage
 from rath_bridge.model.parts import (
     BlobPart,
-    GenericPart,
     Part,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolCallResponsePart,
     UriPart,
+    foreign_part,
 )
 from rath_bridge.model.report import LossReport
 from rath_bridge.session import Session
@@ -144,7 +144,7 @@ def _part(one: Any, path: str) -> Part:
         media = _media(kind, cast("Mapping[str, Any]", source))
         if media is not None:
             return media
-    return GenericPart(kind, {k: v for k, v in found.items() if k != "type"})
+    return foreign_part(found)
 
 
 def _media(kind: str, source: Mapping[str, Any]) -> Part | None:

@@ -70,8 +70,9 @@ def _core() -> dict[str, Format]:
 
 def formats() -> Mapping[str, Format]:
     """Return every format by name: those of the core, then adapters that read and write files."""
-    files = {name: cast(Format, one) for name, one in plugins.adapters().items() if callable(getattr(one, "dumps", None))}
-    return {**files, **_core()}
+    core = _core()
+    others = [(name, one) for name, one in plugins.adapters().items() if name not in core]
+    return {**core, **{name: cast(Format, one) for name, one in others if callable(getattr(one, "dumps", None))}}
 
 
 def format_named(name: str) -> Format:

@@ -57,7 +57,7 @@ def import_document(store: Store, document: Document, *, name: str | None = None
         DecodeError: It is damaged; nothing was written.
         NameInUseError: ``name`` is a session that does not come from this document.
     """
-    drafts = list(document.format.decode(document.obj))
+    drafts = document.decode()
     marks = _marks(drafts)
     if document.torn:
         drafts.append(draft(Gap(count=1, reason="the last line of the file was cut", attributes={"bytes": document.torn})))

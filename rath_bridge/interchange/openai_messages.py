@@ -17,7 +17,17 @@ from rath_bridge.interchange.natives import homes, json_text, lines, plain, pret
 from rath_bridge.model.chunk import Draft, draft
 from rath_bridge.model.fitting import CALL_ID, fitting_name
 from rath_bridge.model.kinds import Message, Note
-from rath_bridge.model.parts import BlobPart, FilePart, GenericPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
+from rath_bridge.model.parts import (
+    BlobPart,
+    FilePart,
+    GenericPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolCallResponsePart,
+    UriPart,
+    foreign_part,
+)
 from rath_bridge.model.report import Loss, LossReport
 from rath_bridge.session import Session
 from rath_bridge.verbs.transcript import TranscriptMessage, transcript

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from rath_bridge.errors import DecodeError, UnknownFormatError
 from rath_bridge.interchange.formats import Format, documents, format_named, format_of, formats
+from rath_bridge.interchange.places import Source
+from rath_bridge.model.chunk import Draft
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -24,6 +26,19 @@ class Document:
     obj: Any
     torn: int = 0
     """Bytes of a last line that was cut in the middle of writing, and left out."""
+    source: Source | None = None
+    """The file's text; None where it is not JSON."""
+
+    def decode(self) -> list[Draft]:
+        """Translate it into chunks.
+
+        Raises:
+            DecodeError: It is damaged; the error names the file, the line and the path.
+        """
+        try:
+            return list(self.format.decode(self.obj))
+        except DecodeError as error:
+            raise _placed(error, self.label, self.source, self.obj) from error
 
 
 def read(data: bytes, label: str, format: str | None = None) -> Iterator[Document]:  # noqa: A002 - the word that users have for it
@@ -43,9 +58,10 @@ def read(data: bytes, label: str, format: str | None = None) -> Iterator[Documen
         loads = getattr(one, "loads", None)
         obj = loads(data) if callable(loads) else None
         if obj is not None:
-            yield from _documents(one, obj, label, 0)
+            yield from _documents(one, obj, label, 0, None)
             return
     obj, torn = parse(data, label)
+    source = Source(label, data.removeprefix(_BOM), obj)
     one = wanted or format_of(obj)
     alone: list[Any] = [obj] if isinstance(obj, dict) else []  # one line of JSON lines looks like a document
     if alone and one is None:
@@ -54,14 +70,26 @@ def read(data: bytes, label: str, format: str | None = None) -> Iterator[Documen
         obj = alone
     if one is None:
         raise UnknownFormatError(f"the content of {label}", list(formats()))
-    yield from _documents(one, obj, label, torn)
+    if obj is alone:
+        source = Source(label, b"[" + source.data + b"]", obj)
+    yield from _documents(one, obj, label, torn, source)
 
 
-def _documents(one: Format, obj: Any, label: str, torn: int) -> Iterator[Document]:
-    found = list(documents(one, obj))
+def _documents(one: Format, obj: Any, label: str, torn: int, source: Source | None) -> Iterator[Document]:
+    try:
+        found = list(documents(one, obj))
+    except DecodeError as error:
+        raise _placed(error, label, source, obj) from error
     for number, (native_id, document) in enumerate(found, 1):
         last = number == len(found)
-        yield Document(label if len(found) == 1 else f"{label}#{number}", one, native_id, document, torn if last else 0)
+        place = label if len(found) == 1 else f"{label}#{number}"
+        yield Document(place, one, native_id, document, torn if last else 0, source)
+
+
+def _placed(error: DecodeError, label: str, source: Source | None, obj: Any) -> DecodeError:
+    """Say of a format's error in which file and on which line it is."""
+    place = label if source is None else f"{source.file}:{source.line(obj, error.path)}"
+    return DecodeError(place, f"{error.problem} ({error.place})", error.path)
 
 
 def parse(data: bytes, label: str) -> tuple[Any, int]:
@@ -77,10 +105,10 @@ def parse(data: bytes, label: str) -> tuple[Any, int]:
     try:
         return _loads(data), 0
     except ValueError as error:
-        problem = str(error)
+        problem = error
     rows = data.split(b"\n")
-    if len(rows) < 2 or not _is_line(rows[0]):  # not even its first line stands for itself
-        raise DecodeError(label, f"neither JSON nor JSON lines ({problem})")
+    if len(rows) < 2 or not _is_json(rows[0]):  # not even its first line stands for itself
+        raise DecodeError(f"{label}:{_line(problem, data)}", f"neither JSON nor JSON lines ({problem})") from problem
     found: list[Any] = []
     for number, row in enumerate(rows, 1):
         if not row.strip():
@@ -94,9 +122,16 @@ def parse(data: bytes, label: str) -> tuple[Any, int]:
     return found, 0
 
 
-def _is_line(row: bytes) -> bool:
+def _line(error: ValueError, data: bytes) -> int:
+    """The line on which a text ceases to be JSON; the first, where nothing tells."""
+    if isinstance(error, json.JSONDecodeError):
+        return error.lineno
+    return data.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else 1
+
+
+def _is_json(data: bytes) -> bool:
     try:
-        _loads(row)
+        _loads(data)
     except ValueError:
         return False
     return True

@@ -20,13 +20,13 @@ from rath_bridge.model.kinds import Inference, Message, Note, Usage
 from rath_bridge.model.parts import (
     BlobPart,
     FilePart,
-    GenericPart,
     Part,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolCallResponsePart,
     UriPart,
+    foreign_part,
 )
 from rath_bridge.model.report import Loss, LossReport
 from rath_bridge.session import Session
@@ -166,7 +166,7 @@ def message(item: Mapping[str, Any], place: str, path: str) -> Message:
         return Message(role="tool", parts=(ToolCallResponsePart(call_id, item.get("output")),))
     if kind == "reasoning":
         return Message(role="assistant", parts=_reasoning(item, place, path))
-    return Message(role="tool" if kind.endswith("_output") else "assistant", parts=(GenericPart(kind, _rest(item)),))
+    return Message(role="tool" if kind.endswith("_output") else "assistant", parts=(foreign_part(item),))
 
 
 def _reasoning(item: Mapping[str, Any], place: str, path: str) -> tuple[Part, ...]:
@@ -175,11 +175,7 @@ def _reasoning(item: Mapping[str, Any], place: str, path: str) -> tuple[Part, ..
         for number, one in enumerate(shapes.rows(item.get(field), place, f"{path}.{field}")):
             here = f"{path}.{field}[{number}]"
             found.append(ReasoningPart(shapes.text(shapes.table(one, place, here).get("text"), place, f"{here}.text")))
-    return tuple(found) or (GenericPart("reasoning_encrypted", _rest(item)),)
-
-
-def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key != "type"}
+    return tuple(found) or (foreign_part({**item, "type": "reasoning_encrypted"}),)
 
 
 def _content(content: Any, place: str, path: str) -> list[Part]:
@@ -204,7 +200,7 @@ def _part(one: Any, place: str, path: str) -> Part:
                 return _media(modality, found[field], extra)
         if isinstance(found.get("file_id"), str):
             return FilePart(modality, found["file_id"], None, extra)
-    return GenericPart(kind, _rest(found))
+    return foreign_part(found)
 
 
 def _media(modality: str, url: str, extra: Mapping[str, Any]) -> Part:

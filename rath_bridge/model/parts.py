@@ -150,6 +150,18 @@ def part_to_json(part: Part) -> dict[str, Any]:
     return found
 
 
+def foreign_part(value: Mapping[str, Any]) -> GenericPart:
+    """Keep a part of another schema as it came: under its own type, or whole as ``foreign`` where that type is one of ours.
+
+    Args:
+        value: An object with a ``type``, which says something that no other part can hold.
+    """
+    kind = str(value["type"])
+    if kind in _KNOWN:
+        return GenericPart("foreign", {"value": dict(value)})
+    return GenericPart(kind, {key: one for key, one in value.items() if key != "type"})
+
+
 def part_from_json(value: Any, place: str = "part") -> Part:
     """Read a part; an unknown type is a `GenericPart`, unknown keys go to ``extra``.
 

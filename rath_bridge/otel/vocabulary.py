@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from rath_bridge.errors import DecodeError
 from rath_bridge.model.kinds import Usage
-from rath_bridge.model.parts import GenericPart, Part, part_from_json
+from rath_bridge.model.parts import GenericPart, Part, foreign_part, part_from_json
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
 from rath_bridge.otel.openinference import openinference
@@ -206,7 +206,7 @@ def _part(value: Any) -> Part:
         try:
             found = part_from_json(given)
         except DecodeError:
-            return GenericPart(given["type"], {key: one for key, one in given.items() if key != "type"})
+            return foreign_part(given)
         texts = isinstance(getattr(found, "content", ""), str)
         if given["type"] == "blob" or (given["type"] in ("text", "reasoning") and not texts):
             return _blob(given) if given["type"] == "blob" else GenericPart("unknown", {"content": given.get("content")})
@@ -220,7 +220,7 @@ def _blob(given: Mapping[str, Any]) -> Part:
     try:
         data = b64decode(given["content"], validate=True)
     except (TypeError, ValueError):
-        return GenericPart("blob", {key: one for key, one in given.items() if key != "type"})
+        return foreign_part(given)
     return part_from_json({**given, "content": data})
 
 

@@ -9,11 +9,19 @@ from itertools import count
 from threading import RLock
 from typing import NamedTuple
 
-from rath_bridge.errors import ConflictError, MissingChunkError, MissingObjectError, MissingSessionError, NameInUseError
+from rath_bridge.errors import (
+    ConflictError,
+    ErasedError,
+    MissingChunkError,
+    MissingObjectError,
+    MissingSessionError,
+    NameInUseError,
+)
 from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.store import forking
 from rath_bridge.store.arriving import Arrival, Landing, as_draft, check
+from rath_bridge.store.erasing import Erasure, Plan, plan
 from rath_bridge.store.memory_index import MemoryIndex
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
@@ -61,6 +69,8 @@ class MemoryBackend:
         self._rows: dict[Digest, _Row] = {}
         self._tips: dict[tuple[str, str], _Tip] = {}
         self._objects: dict[Digest, bytes] = {}
+        self._erased: set[Digest] = set()
+        """Objects that were erased and that somebody still names."""
         self._entries = MemoryIndex()
         forking.register(self)
 
@@ -245,6 +255,52 @@ class MemoryBackend:
         with self._lock:
             return self._entries.copy(framework, native_id, target)
 
+    def erase(
+        self,
+        chunks: Iterable[Digest],
+        *,
+        objects: Iterable[Digest] = (),
+        copies: bool = True,
+        unused: bool = False,
+        dry_run: bool = False,
+    ) -> Erasure:
+        with self._lock:
+            found = {name: self._chunk(self._need(name)).body_bytes for name in chunks}
+            wanted = {name: body for name, body in found.items() if body is not None}
+            spare = list(self._objects) if unused else []
+            done = plan(wanted, set(objects), self._bodies, self._there, copies=copies, unused=spare)
+            if not dry_run:
+                self._erase(done)
+            return done.erasure
+
+    def _bodies(self) -> Iterator[tuple[Digest, bytes]]:
+        for row in self._rows.values():
+            body = row.draft.body if row.arrived is None else row.arrived.body_bytes
+            if body is not None:
+                yield row.id, body
+
+    def _there(self, names: list[Digest]) -> dict[Digest, bytes]:
+        return {name: self._objects[name] for name in names if name in self._objects}
+
+    def _erase(self, done: Plan) -> None:
+        swapped: dict[Digest, _Row] = {}
+        for name in done.erasure.chunks:
+            row = self._rows[name]
+            bare = replace(self._chunk(row), body_bytes=None, erased_digest=done.stubs[name][0], load=None)
+            swapped[name] = self._rows[name] = row._replace(draft=as_draft(bare), arrived=bare)
+            row.line.rows[row.position - row.line.start] = swapped[name]
+        for line in {id(row.line): row.line for row in self._rows.values()}.values() if swapped else ():
+            if line.parent is not None:
+                line.parent = swapped.get(line.parent.id, line.parent)
+        for tip in self._tips.values():
+            tip.row = swapped.get(tip.row.id, tip.row)
+        for name in done.erasure.objects:
+            self._objects.pop(name, None)
+        self._erased |= done.named
+
+    def scrub(self) -> None:
+        """Nothing to do: there are no files."""
+
     def before_fork(self) -> None:
         """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""
         self._rested = self._lock.acquire(timeout=forking.WAIT)
@@ -310,7 +366,8 @@ class MemoryBackend:
         try:
             return {name: self._objects[name] for name in names}
         except KeyError as error:
-            raise MissingObjectError(str(error.args[0])) from None
+            gone = str(error.args[0])
+            raise ErasedError(gone) if gone in self._erased else MissingObjectError(gone) from None
 
     def lookup(self, key: Key) -> Chunk | None:
         row = self._standing(key)

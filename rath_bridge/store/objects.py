@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rath_bridge.errors import CorruptStoreError, MissingObjectError
+from rath_bridge.errors import CorruptStoreError, ErasedError, MissingObjectError
 from rath_bridge.model.digests import Digest
 from rath_bridge.store import rows, schema
 
@@ -97,6 +98,7 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
 
     Raises:
         MissingObjectError: One of them is not there (unless ``missing_ok``).
+        ErasedError: One of them was erased (unless ``missing_ok``).
         CorruptStoreError: What is stored cannot be rebuilt.
     """
     if not names:
@@ -110,6 +112,11 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
     gone = set(wanted).difference(digests.values())
     if gone and not missing_ok:
         raise MissingObjectError(min(gone).hex())
+    if erased := {n for n, _, form, _ in found if form == rows.ERASED}:
+        if not missing_ok:
+            raise ErasedError(digests[min(erased)].hex())
+        found = [row for row in found if row[0] not in erased]
+        digests = {n: name for n, name in digests.items() if n not in erased}
     stored = {n: _opened(n, form, data) for n, _, form, data in found}
     _fetch_sources(tx, stored)
     children = {number for form, _, parts in stored.values() if form in _NODES for _, number in parts}
@@ -117,12 +124,56 @@ def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -
     below = {n: bytes(name) for n, name in tx.among(schema.DIGESTS_BY_NUMBER, sorted(children))} if children else {}
     below.update(digests)
     built: dict[int, bytes] = {}
-    for n in sorted(stored):  # sources stand before what refers to them
-        try:
-            built[n] = _built(n, stored[n], built, below)
-        except KeyError as error:
-            raise CorruptStoreError(f"object row {n}", f"it refers to row {error.args[0]}, which is not there") from None
+    waiting = sorted(stored)  # sources stand before what refers to them, unless one was erased and said again
+    while waiting:
+        later: list[int] = []
+        for n in waiting:
+            try:
+                built[n] = _built(n, stored[n], built, below)
+            except KeyError as error:
+                if error.args[0] not in stored:
+                    raise CorruptStoreError(f"object row {n}", f"it refers to row {error.args[0]}, which is not there") from None
+                later.append(n)
+        if len(later) == len(waiting):
+            raise CorruptStoreError(f"object row {later[0]}", "it is made of rows that are made of it")
+        waiting = later
     return {name.hex(): built[n] for n, name in digests.items()}
+
+
+def every_object(tx: Tx) -> Iterator[Digest]:
+    """Name every object, a page at a time."""
+    at = -1
+    while found := tx.all(schema.OBJECT_DIGESTS_AFTER, (at,)):
+        at = found[-1][0]
+        yield from (bytes(name).hex() for _, name in found)
+
+
+def drop_objects(tx: Tx, names: Sequence[Digest], named: AbstractSet[Digest]) -> None:
+    """Erase objects. A native record that was kept around one of them is written out first; of one that is still named, by a
+    tree or by a body, the row stays, empty: trees are stored with row numbers.
+    """
+    gone = {bytes(name): n for n, name in tx.among(schema.OBJECTS_KNOWN, [bytes.fromhex(name) for name in names])}
+    numbers = set(gone.values())
+    kept = {gone[raw] for raw in map(bytes.fromhex, named) if raw in gone}
+    around: list[int] = []
+    at = -1
+    while numbers and (found := tx.all(schema.MADE_OF_OTHERS, (at,))):
+        at = found[-1][0]
+        for row in found:
+            if row[0] in numbers:
+                continue
+            stored = _opened(*row)
+            if stored.form == rows.SEGMENTS:
+                if not numbers.isdisjoint(piece[1] for piece in stored.parts):
+                    around.append(row[0])
+            else:
+                kept.update(numbers.intersection(number for _, number in stored.parts))
+    for first in range(0, len(around), 64):
+        digests = {bytes(name).hex(): n for n, name in tx.among(schema.DIGESTS_BY_NUMBER, around[first : first + 64])}
+        whole = read_objects(tx, list(digests))
+        tx.many(schema.REWRITE_OBJECT, [(*rows.pack(whole[name]), n) for name, n in digests.items()])
+    tx.many(schema.ERASE_OBJECT, [(b"", n) for n in sorted(kept)])
+    tx.many(schema.DROP_OBJECT, [(n,) for n in sorted(numbers - kept)])
 
 
 class _Stored(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from threading import Lock
 from time import monotonic
@@ -18,11 +18,13 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
+from psycopg.sql import SQL, Identifier
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreAddressError, StoreUnavailableError
 from rath_bridge.model.chunk import Key
 from rath_bridge.store import forking, schema
+from rath_bridge.store.arriving import GATE
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
 
@@ -33,6 +35,7 @@ _TIMEOUT: Final = 30.0
 """Seconds to wait for a connection."""
 _NOT_ALLOWED: Final = (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege, pg.InvalidSchemaName)
 """What is missing is a right, or a schema to work in; nothing is damaged."""
+_TABLES: Final = r"SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'rath\_%'"
 _IDLE: Final = 2.0
 """Seconds after which a pooled connection is checked before it is used."""
 
@@ -139,11 +142,18 @@ class PostgresBackend(SqlBackend):
 
     @contextmanager
     def _transaction(self, mode: str) -> Generator[Tx]:
+        with (
+            self._translated(), self._pool().connection() as connection, connection.transaction(),
+            connection.cursor() as cursor,
+        ):  # fmt: skip
+            if mode:
+                cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+            yield _Tx(cursor)
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
         try:
-            with self._pool().connection() as connection, connection.transaction(), connection.cursor() as cursor:
-                if mode:
-                    cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
-                yield _Tx(cursor)
+            yield
         except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, *_NOT_ALLOWED) as error:
             raise StoreUnavailableError(self.url, str(error).strip()) from error
         except psycopg.DatabaseError as error:
@@ -163,6 +173,25 @@ class PostgresBackend(SqlBackend):
         """
         buckets = sorted({crc32("\0".join(astuple(key)).encode("utf-8", "surrogatepass")) % 1024 for key in keys})
         tx.run("SELECT pg_advisory_xact_lock(?, bucket) FROM unnest(?::int[]) AS bucket", (schema.APPLICATION_ID, buckets))
+
+    def alone(self, tx: Tx) -> None:
+        """Every append asks for a row of ``rath_ref`` first, every ingest for the gate; readers go on."""
+        self.claim(tx, [GATE])
+        tx.run("LOCK TABLE rath_ref IN EXCLUSIVE MODE")
+
+    def scrub(self) -> None:
+        """Write the tables anew. The server's log (``pg_wal``), its archives and its standbys are the server's."""
+        with self._translated(), self._pool().connection() as connection:
+            connection.autocommit = True
+            try:
+                tables = connection.execute(_TABLES).fetchall()
+                connection.execute(
+                    SQL("VACUUM (FULL, ANALYZE) {}").format(SQL(", ").join(Identifier(name) for (name,) in tables))
+                )
+                with suppress(pg.InsufficientPrivilege):  # else the old files go with the server's next checkpoint
+                    connection.execute("CHECKPOINT")
+            finally:
+                connection.autocommit = False
 
     def writing(self) -> Any:
         return self._transaction("")

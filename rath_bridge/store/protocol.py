@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 from rath_bridge.model.chunk import Chunk, Draft, Key
 from rath_bridge.model.digests import Digest
 from rath_bridge.store.arriving import Arrival, Landing
+from rath_bridge.store.erasing import Erasure
 
 OnConflict = Literal["serialise", "branch", "raise"]
 """What an append does when the ref has moved: go on from where it stands now, open the branch ``race-<8 hex of
@@ -95,6 +96,7 @@ class Reader(Protocol):
 
         Raises:
             MissingObjectError: One of them is not there.
+            ErasedError: One of them was erased.
         """
         ...
 
@@ -216,6 +218,41 @@ class Backend(Reader, Protocol):
 
         Raises:
             NameInUseError: The target is a copy or has copies already (`drop_keys` frees it), or is the source itself.
+        """
+        ...
+
+    def erase(
+        self,
+        chunks: Iterable[Digest],
+        *,
+        objects: Iterable[Digest] = (),
+        copies: bool = True,
+        unused: bool = False,
+        dry_run: bool = False,
+    ) -> Erasure:
+        """Erase bodies, with every object that only they stand on, in one transaction; envelopes, refs and keys stay.
+
+        Nobody else writes meanwhile. The whole store is read to find what else stands on the same objects.
+
+        Args:
+            chunks: Whose bodies to erase; one that has none any more is passed over.
+            objects: Objects to erase whoever stands on them: reading them raises `ErasedError` from then on.
+            copies: Erase the same body wherever it stands (detached lines share bodies); else a body that a chunk outside of
+                ``chunks`` has, too, stays.
+            unused: Drop every object that no body stands on as well.
+            dry_run: Only tell.
+
+        Raises:
+            MissingChunkError: A chunk is not in the store.
+        """
+        ...
+
+    def scrub(self) -> None:
+        """Rewrite the store's own files, so that what was erased is not in them any more; logs and copies outside of them are
+        not reached. As slow as a copy of the store.
+
+        Raises:
+            StoreUnavailableError: Others use the store at the moment; nothing was lost, do it again.
         """
         ...
 

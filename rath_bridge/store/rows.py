@@ -27,7 +27,7 @@ SEGMENTS: Final = 2
 LIST_NODE: Final = 3
 MAP_NODE: Final = 4
 ERASED: Final = 5
-"""Only digest and size are left."""
+"""Of a body, only digest and size are left; of an object, only its row, which trees still name."""
 COMPRESSED: Final = 8
 """Flag: zstd with dictionary 1."""
 

@@ -95,11 +95,26 @@ IDS_AMONG: Final = "SELECT n, id FROM rath_chunk WHERE n IN (...)"
 PARENT: Final = "SELECT n, id, generation FROM rath_chunk WHERE id = ?"
 FIND: Final = "SELECT id FROM rath_chunk WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 10"
 
-PUT_OBJECT: Final = "INSERT INTO rath_object (digest, form, data) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING RETURNING n"
-OBJECTS_KNOWN: Final = "SELECT n, digest FROM rath_object WHERE digest IN (...)"
+PUT_OBJECT: Final = (
+    "INSERT INTO rath_object (digest, form, data) VALUES (?, ?, ?) ON CONFLICT (digest) "
+    "DO UPDATE SET form = excluded.form, data = excluded.data WHERE rath_object.form = 5 RETURNING n"
+)
+"""What was erased (form 5) may be said again."""
+OBJECTS_KNOWN: Final = "SELECT n, digest FROM rath_object WHERE form <> 5 AND digest IN (...)"
 OBJECTS_AMONG: Final = "SELECT n, digest, form, data FROM rath_object WHERE digest IN (...)"
 OBJECTS_BY_NUMBER: Final = "SELECT n, form, data FROM rath_object WHERE n IN (...)"
 DIGESTS_BY_NUMBER: Final = "SELECT n, digest FROM rath_object WHERE n IN (...)"
+
+CHUNKS_NAMED: Final = f"SELECT {CHUNK_COLUMNS} FROM rath_chunk WHERE id IN (...)"
+BODIES_AFTER: Final = "SELECT n, id, form, body FROM rath_chunk WHERE n > ? ORDER BY n LIMIT 512"
+ERASE_BODY: Final = "UPDATE rath_chunk SET form = 5, body = ? WHERE id = ?"
+MADE_OF_OTHERS: Final = (
+    "SELECT n, form, data FROM rath_object WHERE n > ? AND form IN (2, 3, 4, 10, 11, 12) ORDER BY n LIMIT 2048"
+)
+OBJECT_DIGESTS_AFTER: Final = "SELECT n, digest FROM rath_object WHERE n > ? ORDER BY n LIMIT 2048"
+REWRITE_OBJECT: Final = "UPDATE rath_object SET form = ?, data = ? WHERE n = ?"
+ERASE_OBJECT: Final = "UPDATE rath_object SET form = 5, data = ? WHERE n = ?"
+DROP_OBJECT: Final = "DELETE FROM rath_object WHERE n = ?"
 
 PUT_LINE: Final = "INSERT INTO rath_line (parent, start) VALUES (?, ?) RETURNING n"
 LINE: Final = "SELECT parent, start FROM rath_line WHERE n = ?"

@@ -18,7 +18,8 @@ from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import Loader, references
 from rath_bridge.store import rows, schema
 from rath_bridge.store.arriving import GATE, Arrival, Landing, check
-from rath_bridge.store.objects import put_objects, read_objects
+from rath_bridge.store.erasing import Erasure, plan
+from rath_bridge.store.objects import drop_objects, every_object, put_objects, read_objects
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 from rath_bridge.store.sql_index import SqlIndex
 
@@ -386,6 +387,54 @@ class SqlBackend(ABC):
     def copy_keys(self, framework: str, native_id: str, target: str) -> bool:
         with self.writing() as tx:
             return self._index(tx).copy(framework, native_id, target)
+
+    @abstractmethod
+    def alone(self, tx: Tx) -> None:
+        """Wait until nobody else writes, and let nobody else write until this transaction ends."""
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """See `Backend.scrub`."""
+
+    def erase(
+        self,
+        chunks: Iterable[Digest],
+        *,
+        objects: Iterable[Digest] = (),
+        copies: bool = True,
+        unused: bool = False,
+        dry_run: bool = False,
+    ) -> Erasure:
+        names = sorted(set(chunks))
+        with self.writing() as tx:
+            self.alone(tx)
+            found = self._built(tx, tx.among(schema.CHUNKS_NAMED, [_raw(name) for name in names]))
+            if len(found) != len(names):
+                raise MissingChunkError(min(set(names) - {chunk.id for chunk in found}))
+            wanted = {chunk.id: chunk.body_bytes for chunk in found if chunk.body_bytes is not None}
+            done = plan(
+                wanted, set(objects), lambda: self._bodies(tx), lambda some: read_objects(tx, some, missing_ok=True),
+                copies=copies, unused=every_object(tx) if unused else (),
+            )  # fmt: skip
+            if not dry_run:
+                stubs = [(bytes.fromhex(total) + rows.varint(size), _raw(name)) for name, (total, size) in done.stubs.items()]
+                tx.many(schema.ERASE_BODY, stubs)
+                drop_objects(tx, done.erasure.objects, done.named)
+        return done.erasure
+
+    def _bodies(self, tx: Tx) -> Iterator[tuple[Digest, bytes]]:
+        """Every chunk's body, a page at a time, inside of a transaction."""
+        at = -1
+        while found := tx.all(schema.BODIES_AFTER, (at,)):
+            at = found[-1][0]
+            targets = {row[0]: rows.Cursor(bytes(row[3]), f"row {row[0]}").number() for row in found if row[2] == rows.SHARED}
+            held = {row[0]: row for row in tx.among(schema.CHUNKS_AMONG, sorted(set(targets.values())))} if targets else {}
+            for number, name, form, data in found:
+                if number in targets:
+                    row = held[targets[number]]
+                    form, data = row[9], row[10]
+                if form != rows.ERASED:
+                    yield bytes(name).hex(), rows.unpack(form, data, "chunk", bytes(name).hex())
 
     # ---------------------------------------------------------------- read
 

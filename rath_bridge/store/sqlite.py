@@ -129,6 +129,7 @@ class SqliteBackend(SqlBackend):
         connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     def _link(self, index: int) -> _Link:
@@ -187,6 +188,21 @@ class SqliteBackend(SqlBackend):
                     if link.connection.in_transaction:
                         link.connection.execute("ROLLBACK")
                     raise
+
+    def alone(self, tx: Tx) -> None:
+        """SQLite has one writer."""
+
+    def scrub(self) -> None:
+        """Write the file anew, then empty the log: both still hold what was moved or replaced earlier."""
+        with self._translated():
+            link = self._link(0)
+            with link.lock, self._link(1).lock:
+                link.connection.execute("VACUUM")
+                (busy, _, _) = link.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if busy:
+                    raise StoreUnavailableError(
+                        self.url, "somebody reads it: its log may hold what was erased until it is scrubbed again"
+                    )
 
     @contextmanager
     def reading(self) -> Generator[Tx]:

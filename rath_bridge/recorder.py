@@ -266,7 +266,9 @@ class Recorder:
         redactor = self.redactor if observed else None
         if redactor is not None and any(map(redactor.suspects, (item.body, *item.objects.values()))):
             self._refuse_secrets(objects or {})
-            item = made(redactor.apply(body), native and redactor.native(native))
+            clean, kept = redactor.apply(body), native and redactor.native(native)
+            if clean is not body or kept is not native:
+                item = made(clean, kept)
         return item
 
     def _refuse_secrets(self, objects: Mapping[Digest, bytes]) -> None:

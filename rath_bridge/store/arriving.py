@@ -16,10 +16,12 @@ GATE: Final = Key("rath_bridge.ingest", "", "", "")
 
 
 class Arrival(NamedTuple):
-    """A chunk, and the objects behind its body that may be new."""
+    """A chunk, the objects behind its body that may be new, and its index entries."""
 
     chunk: Chunk
     objects: Mapping[Digest, bytes]
+    keys: tuple[Key, ...] = ()
+    """Under which it is found; where something stands already, that stays."""
 
 
 class Landing(NamedTuple):

@@ -217,10 +217,12 @@ class MemoryBackend:
         with self._lock:
             fresh: dict[Digest, _Row] = {}
             objects: dict[Digest, bytes] = {}
+            keys: list[tuple[Key, Digest]] = []
             for arrival in arrivals:
                 chunk = arrival.chunk
                 check(arrival)
                 objects.update(arrival.objects)
+                keys += [(key, chunk.id) for key in arrival.keys]
                 if chunk.id in self._rows or chunk.id in fresh:
                     continue
                 above = [fresh.get(name) or self._need(name) for name in chunk.parents]
@@ -241,6 +243,9 @@ class MemoryBackend:
                     raise ConflictError(landing.name, landing.head, tip and tip.row.id)
             self._rows.update(fresh)
             self._objects.update(objects)
+            for key, name in keys:
+                if self._entries.find(key) is None:
+                    self._entries.put(key, name)
             for landing, row in zip(landings, tips, strict=True):
                 tip = self._tips.setdefault((landing.session, landing.branch), _Tip(row, False, []))
                 tip.moves.append(RefMove(now(), landing.head, row.id, reason))
@@ -387,6 +392,15 @@ class MemoryBackend:
         with self._lock:
             found = self._entries.scan(framework, native_id, namespace, before, exact, sub, limit)
             return [(Key(framework, native_id, namespace, key, sub_), self.chunk(name)) for key, sub_, name in found]
+
+    def entries(self) -> Iterator[tuple[Key, Digest]]:
+        with self._lock:
+            frameworks = self._entries.frameworks()
+        for framework in frameworks:
+            for native_id, namespace in self.scopes(framework):
+                with self._lock:
+                    found = self._entries.scan(framework, native_id, namespace)
+                yield from ((Key(framework, native_id, namespace, key, sub), name) for key, sub, name in found)
 
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         with self._lock:

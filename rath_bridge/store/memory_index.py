@@ -117,6 +117,10 @@ class MemoryIndex:
         found = layers[0](limit) if len(layers) == 1 else read_layers(layers, limit)
         return cast("list[tuple[str, str, Digest]]", [tuple(entry) for entry in found if entry.chunk])
 
+    def frameworks(self) -> list[str]:
+        """Every framework that something stands under."""
+        return sorted({framework for framework, _ in self._owners})
+
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         """``(native_id, namespace)`` of every scope in which something stands."""
         return sorted(

@@ -128,6 +128,10 @@ class Reader(Protocol):
         """
         ...
 
+    def entries(self) -> Iterator[tuple[Key, Digest]]:
+        """Every index entry with the chunk that stands under it, scope after scope; reads the whole index."""
+        ...
+
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         """``(native_id, namespace)`` of every scope of a framework."""
         ...

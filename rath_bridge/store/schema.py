@@ -142,6 +142,7 @@ MOVES: Final = "SELECT at, old, new, reason FROM rath_reflog WHERE ref = ? ORDER
 OWNER: Final = "SELECT n, base, upto, clock FROM rath_owner WHERE framework = ? AND native_id = ?"
 OWNER_BY_NUMBER: Final = "SELECT base, native_id FROM rath_owner WHERE n = ?"
 PUT_OWNER: Final = "INSERT INTO rath_owner (framework, native_id) VALUES (?, ?) ON CONFLICT (framework, native_id) DO NOTHING"
+FRAMEWORKS: Final = "SELECT DISTINCT framework FROM rath_owner"
 TICK: Final = "UPDATE rath_owner SET clock = clock + 1 WHERE n = ?"
 LAY: Final = "UPDATE rath_owner SET base = ?, upto = ? WHERE n = ?"
 UNNAME: Final = "UPDATE rath_owner SET native_id = NULL WHERE n = ?"

@@ -337,6 +337,7 @@ class SqlBackend(ABC):
                 known.update({bytes(row[1]).hex(): self._place(tx, *row) for row in standing})
                 fresh: list[Arrival] = []
                 out: list[tuple[Any, ...]] = []
+                keys: list[tuple[Key, int]] = []
                 for one in page:
                     check(one)
                     if one.chunk.id not in known:
@@ -344,8 +345,11 @@ class SqlBackend(ABC):
                         known[one.chunk.id] = place
                         fresh.append(one)
                         out.append(_arrived_row(one.chunk, place, terms))
+                    keys += [(key, known[one.chunk.id].number) for key in one.keys if self._index(tx).find(key) is None]
                 put_objects(tx, [one.objects for one in fresh if one.objects])
                 tx.many(schema.PUT_CHUNK, out)
+                if keys:
+                    self._index(tx).put(keys)
                 written += len(out)
             for landing in landings:
                 self._land(tx, landing, known.get(landing.tip) or self._parents(tx, [landing.tip])[0], terms[reason])
@@ -547,6 +551,16 @@ class SqlBackend(ABC):
                 (Key(framework, native_id, namespace, key, sub_), chunk)
                 for (key, sub_, _), chunk in zip(found, chunks, strict=True)
             ]
+
+    def entries(self) -> Iterator[tuple[Key, Digest]]:
+        with self.reading() as tx:
+            frameworks = self._index(tx).frameworks()
+        for framework in frameworks:
+            for native_id, namespace in self.scopes(framework):
+                with self.reading() as tx:
+                    found = self._index(tx).scan(framework, native_id, namespace)
+                    ids = self._ids(tx, [row[2] for row in found])
+                yield from ((Key(framework, native_id, namespace, key, sub), ids[number]) for key, sub, number in found)
 
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         with self.reading() as tx:

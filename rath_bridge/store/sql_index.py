@@ -83,6 +83,10 @@ class SqlIndex:
         found = page(*layers[0], limit) if len(layers) == 1 else read_layers([partial(page, *layer) for layer in layers], limit)
         return [(_text(entry.key), _text(entry.sub), cast(int, entry.chunk)) for entry in found if entry.chunk]
 
+    def frameworks(self) -> list[str]:
+        """Every framework that something stands under."""
+        return sorted(_text(row[0]) for row in self.tx.all(schema.FRAMEWORKS))
+
     def scopes(self, framework: str, native_id: str | None = None) -> list[tuple[str, str]]:
         """``(native_id, namespace)`` of every scope in which something stands."""
         if native_id is None:

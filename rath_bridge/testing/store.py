@@ -737,6 +737,22 @@ class StoreContract:
                 wrong()
         assert said(backend, head) == []
 
+    def test_index_entries_are_listed_and_arrive_with_their_chunks(self, backend: Backend) -> None:
+        other = Store(MemoryBackend())
+        keys = [Key("made", "1", "", "a"), Key("made", "1", "ns", "\ud800", "s"), Key("else", "", "", "")]
+        s = other.create("s").append(note("a", keys=keys[:2]), note("b", keys=keys[2:]))
+        other.backend.copy_keys("made", "1", "2")
+        there = dict(other.backend.entries())
+        assert there == {**dict.fromkeys(keys[:2], s[1].id), keys[2]: s[2].id} | {
+            replace(key, native_id="2"): s[1].id for key in keys[:2]
+        }
+        standing = begin(backend, "mine").ref
+        mine = backend.append("mine", "main", [note("mine", keys=keys[:1])], head=standing.head).ref
+        arrivals = [Arrival(chunk, {}, tuple(key for key, name in there.items() if name == chunk.id)) for chunk in s]
+        backend.ingest(arrivals, [Landing("s", "main", None, s.head)])
+        assert dict(backend.entries()) == {**there, keys[0]: mine.head}
+        assert list(Store(backend).fsck()) == []
+
     # ---------------------------------------------------------------- erase
 
     def test_an_erased_body_leaves_its_envelope(self, backend: Backend) -> None:

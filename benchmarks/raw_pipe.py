@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -22,6 +23,8 @@ def main() -> int:
     assert server.stdin is not None
     assert server.stdout is not None
     into, out = server.stdin, server.stdout
+    for pipe in (into, out):  # as the proxy has them
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
 
     def up() -> None:
         pump(0, into.fileno())

@@ -5,18 +5,20 @@ Source: ``BaseCheckpointSaver`` (langgraph-checkpoint 4.3); only its public meth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 
-from rath_bridge.errors import MissingSessionError
+from rath_bridge.errors import DecodeError, MissingSessionError, RathError, UnsupportedError
 from rath_bridge.session import Store
 from rath_langgraph.saver import RathSaver
 
 Progress = Callable[[int, int], None]
 """Called with how many checkpoints are done, and how many there are."""
+Name = tuple[str, str]
+"""Checkpoint id and namespace."""
 _PATH: Final = "~moved, "
 
 
@@ -45,8 +47,10 @@ def import_thread(
     Raises:
         MissingSessionError: The source has no such thread.
         EncodeError: A value cannot be kept; what came before it is there.
+        DecodeError: The source cannot read one of its rows; what came before it is there.
     """
-    return _move(source, store if isinstance(store, RathSaver) else RathSaver(store), thread_id, target or thread_id, progress)
+    saver = store if isinstance(store, RathSaver) else RathSaver(store)
+    return move(source, saver, thread_id, target or thread_id, _names(source, thread_id), progress)
 
 
 def export_thread(
@@ -58,7 +62,8 @@ def export_thread(
     progress: Progress | None = None,
 ) -> int:
     """Write a thread into another checkpointer; see `import_thread`."""
-    return _move(store if isinstance(store, RathSaver) else RathSaver(store), target, thread_id, target_id or thread_id, progress)
+    saver = store if isinstance(store, RathSaver) else RathSaver(store)
+    return move(saver, target, thread_id, target_id or thread_id, _names(saver, thread_id), progress)
 
 
 def thread_ids(source: BaseCheckpointSaver[Any]) -> list[str]:
@@ -66,26 +71,52 @@ def thread_ids(source: BaseCheckpointSaver[Any]) -> list[str]:
     return [*dict.fromkeys(str(_configurable(found.config)["thread_id"]) for found in source.list(None))]
 
 
-def _move(
-    source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any], thread_id: str, target_id: str, progress: Progress | None
-) -> int:
+def _names(source: BaseCheckpointSaver[Any], thread_id: str) -> list[Name]:
+    """What a thread consists of. A page of a saver that keeps whole states may be gigabytes: names first, then one at a time."""
     here: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    # A page of a saver that keeps whole states may be gigabytes: names first, then one checkpoint at a time.
     names = sorted((found.checkpoint["id"], _configurable(found.config).get("checkpoint_ns", "")) for found in source.list(here))
     if not names:
         raise MissingSessionError(f"thread {thread_id!r}", [])
+    return names
+
+
+def move(
+    source: BaseCheckpointSaver[Any],
+    target: BaseCheckpointSaver[Any],
+    thread_id: str,
+    target_id: str,
+    names: Sequence[Name],
+    progress: Progress | None,
+) -> int:
+    """Write what the target does not hold, in order; see `import_thread`."""
     written = 0
     for count, (checkpoint_id, namespace) in enumerate(names, 1):
         place = {"checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
         there: RunnableConfig = {"configurable": {"thread_id": target_id, **place}}
         if not _stands(target, there):
-            found = source.get_tuple({"configurable": {"thread_id": thread_id, **place}})
+            found = _read(source, {"configurable": {"thread_id": thread_id, **place}})
             if found is not None:
                 write_tuple(target, found, target_id)
                 written += 1
         if progress is not None:
             progress(count, len(names))
     return written
+
+
+def _read(source: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple | None:
+    try:
+        return source.get_tuple(config)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{_told(config)}: {error}") from error
+    except RathError:
+        raise
+    except Exception as error:
+        raise DecodeError(_told(config), f"its saver cannot ({type(error).__name__}: {error})") from error
+
+
+def _told(config: RunnableConfig) -> str:
+    place = _configurable(config)
+    return f"checkpoint {place['checkpoint_id']} of thread {place['thread_id']!r}"
 
 
 def _stands(target: BaseCheckpointSaver[Any], config: RunnableConfig) -> bool:

@@ -109,6 +109,10 @@ class RathSaver(BaseCheckpointSaver[Any]):
             found = next((self._tuple(name, ns, entries) for _, name, ns, entries in groups), None)
         return self.fallback.get_tuple(config) if found is None and self.fallback is not None else found
 
+    def place(self, thread_id: str) -> tuple[str, str]:
+        """Session and branch that a thread goes on in, or would begin in."""
+        return self._threads.place(thread_id)
+
     def holds(self, config: RunnableConfig) -> bool:
         """Tell whether the checkpoint that the config names stands in this store itself."""
         name = str(_configurable(config)["checkpoint_id"])

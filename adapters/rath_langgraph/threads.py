@@ -131,6 +131,13 @@ class Threads:
         """Where a new chunk of this thread goes: explicit session, ambient recorder, the thread's own."""
         return named(self.store, self.session) or line.where
 
+    def place(self, thread_id: str) -> Where:
+        """Where a thread goes on, or would begin; nothing is written."""
+        stands = self.store.backend.lookup(Key(FRAMEWORK, thread_id, "", "", RUN)) is not None
+        if not stands:
+            return named(self.store, self.session) or (native_name(FRAMEWORK, thread_id), "main")
+        return self.home(self.line(thread_id, ""))
+
     def _open(self, line: Line) -> None:
         backend = self.store.backend
         chunk = backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN))

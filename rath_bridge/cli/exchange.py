@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from glob import glob
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
-from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, sqlite_path, table, without_password
+from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, Telling, sqlite_path, table, without_password
 from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
 from rath_bridge.interchange import format_named
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
 from rath_bridge.interchange.transfer import PacketOrigin, StoreOrigin, is_packet, is_store, transfer
+from rath_bridge.plugins import adapters
 from rath_bridge.session import Store, open_store
 from rath_bridge.verbs.inert import inert
 
@@ -46,16 +49,22 @@ def import_(
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Session to make, where there is one document.", show_default=False)
     ] = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--module", metavar="MODULE", help="Python module with classes that a database holds.", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make sessions from other tools' files, packets and stores; the same twice changes nothing.
+    """Make sessions from other tools' files, packets, stores and databases; the same twice changes nothing.
 
     Each file is one transaction: what an interrupt leaves undone is done by the same command again. Files that cannot be read are named,
     and the others are imported all the same; the status is then that of the first of them.
     """
-    if from_ is not None:
+    opens = _database(from_)
+    if from_ is not None and opens is None:
         format_named(from_)
+    _load(modules or [])
     files = _expanded(sources)
     store = face.made_store(dry_run)
     done: list[Imported] = []
@@ -65,6 +74,9 @@ def import_(
         try:
             for number, file in enumerate(files, 1):
                 try:
+                    if opens is not None:
+                        _bring(opens, file, store, name, dry_run, done, progress)
+                        continue
                     done += _one(store, file, from_, name, dry_run)
                 except (RathError, OSError) as error:
                     faults.append((file, error))
@@ -76,6 +88,36 @@ def import_(
         face.err.print(f"rath-bridge: interrupted after {counted(len(done), 'session')}: the same command goes on from there")
         return INTERRUPTED
     return next((error.exit_status if isinstance(error, RathError) else 2 for _, error in faults), 0)
+
+
+def _database(name: str | None) -> Callable[[str], AbstractContextManager[Any]] | None:
+    """How an adapter opens its framework's own databases: the optional member ``open_database(address)``.
+
+    What it gives has ``bring(store, session=, dry_run=, progress=)``, which yields session, status and how many records are new.
+    """
+    adapter = adapters().get(name.replace("-", "_")) if name is not None else None
+    return getattr(adapter, "open_database", None)
+
+
+def _load(modules: Sequence[str]) -> None:
+    for module in modules:
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise typer.BadParameter(f"--module {module}: {error}") from error
+
+
+def _bring(
+    opens: Callable[[str], AbstractContextManager[Any]], address: str, store: Store, name: str | None, dry_run: bool,
+    done: list[Imported], progress: Telling,
+) -> None:  # fmt: skip
+    """Import a framework's database, one session after the other; what was done before an interrupt is told."""
+    label = without_password(address)
+    with opens(address) as database:
+        for session, status, count in database.bring(store, session=name, dry_run=dry_run, progress=progress):
+            done.append(Imported(label, "database", session, status, count))
 
 
 def _one(store: Store, file: str, from_: str | None, name: str | None, dry_run: bool) -> Iterator[Imported]:

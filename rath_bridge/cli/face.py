@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, Protocol, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
@@ -168,15 +168,29 @@ class Face:
         return [f"rath-bridge {command}{store}" for command in commands]
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None]]:
-        """Show a bar on a terminal's stderr while the block runs; yields a function that is told how many are done."""
+    def progress(self, what: str, total: int | None = None) -> Generator[Telling]:
+        """Show a bar on a terminal's stderr while the block runs; yields a function that is told how many are done, and of how many."""
         if not self.err.is_terminal:
-            yield lambda _: None
+            yield _untold
             return
         columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self.err, transient=True) as bar:
             task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+
+            def tell(done: int, of: int | None = None, /) -> None:
+                bar.update(task, completed=done, total=total if of is None else of)
+
+            yield tell
+
+
+class Telling(Protocol):
+    """Is told how many are done, and of how many, where that was not known before."""
+
+    def __call__(self, done: int, of: int | None = None, /) -> None: ...
+
+
+def _untold(done: int, of: int | None = None, /) -> None:
+    """Where nobody watches."""
 
 
 def without_password(url: str) -> str:

@@ -33,6 +33,8 @@ EVENT_TYPES: Final = frozenset(
     }
 )  # fmt: skip
 """``type`` of what agents show to observers."""
+_EXACT: Final = (CHAT_TYPES | EVENT_TYPES) - {"MemoryQueryEvent"}
+"""Types in which no float stands (pydantic writes NaN as null), nor bytes."""
 VOLATILE: Final = frozenset({"id", "created_at", "models_usage", "metadata"})
 """Fields of a message that AutoGen fills in anew, or drops: no part of a comparison key."""
 _BYTES: Final = "$bytes"
@@ -69,6 +71,20 @@ def dump(message: Any) -> dict[str, Any]:
         return dict(message.dump() if hasattr(message, "dump") else message.model_dump(mode="json"))
     except (ValueError, TypeError):  # bytes that are no UTF-8: pydantic's serialisation error is a ValueError
         return _plain(message.model_dump())
+
+
+def own_json(message: Any) -> bytes | None:
+    """JSON of a message as pydantic writes it at once, for AutoGen's own types whose values are texts and whole numbers.
+
+    None for all others, and for text that UTF-8 cannot hold: `to_bytes` of `dump` is exact for those, too.
+    """
+    cls: Any = type(message)  # pyright: ignore[reportUnknownVariableType]
+    if cls.__module__ != "autogen_agentchat.messages" or cls.__name__ not in _EXACT:
+        return None
+    try:
+        return cls.__pydantic_serializer__.to_json(message)
+    except ValueError:
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -22,11 +22,22 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, cast
 
-from rath_autogen.natives import EVENT_TYPES, LLM_TYPES, class_path, dump, is_structured, native
+from rath_autogen.natives import (
+    EVENT_TYPES,
+    FRAMEWORK,
+    LLM_TYPES,
+    class_path,
+    dump,
+    from_bytes,
+    is_structured,
+    native,
+    own_json,
+    version,
+)
 from rath_bridge.errors import DecodeError
 from rath_bridge.model.chunk import Native
 from rath_bridge.model.kinds import Body, Handoff, Inference, Memory, Message, Note, Route, Usage
@@ -36,8 +47,11 @@ OBSERVER: Final = "message"
 """Observer of an ``inference`` that only a message's ``models_usage`` tells of: it knows tokens, not the request (law 7)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Piece(NamedTuple):
     """A body and the native record that goes with it."""
 
     body: Body
@@ -51,6 +65,8 @@ class Seen:
     """A message as it came: its JSON, and what only the object knows."""
 
     data: Mapping[str, Any]
+    raw: bytes | None = None
+    """The exact JSON of ``data``, where it is at hand."""
     cls: str | None = None
     """Where the class of a message that AutoGen does not bring is found again."""
     text: str | None = None
@@ -63,14 +79,29 @@ class Seen:
         """Read a message object, or take a dumped one as it is."""
         if isinstance(message, Mapping):
             return cls(cast("Mapping[str, Any]", message))
+        raw = own_json(message)
+        if raw is not None:
+            return cls(from_bytes(raw), raw)
         path = class_path(message)
         custom = path is not None and not is_structured(type(message).__name__)
         chat = hasattr(message, "to_model_text")
         text = (message.to_model_text() if chat else message.to_text()) if custom else None
-        return cls(dump(message), path, text, chat)
+        return cls(dump(message), None, path, text, chat)
 
 
-def pieces(seen: Seen, humans: Collection[str] = ("user",), *, place: str = "message", usage: bool = True) -> list[Piece]:
+def taken(message: Any) -> bytes | Seen:
+    """A message object as it is at this moment, to be read later (`read`): most are a few microseconds of AutoGen's own JSON."""
+    return own_json(message) or Seen.of(message)
+
+
+def read(held: bytes | Seen) -> Seen:
+    """What `taken` took."""
+    return Seen(from_bytes(held), held) if isinstance(held, bytes) else held
+
+
+def pieces(
+    seen: Seen, humans: Collection[str] = ("user",), *, place: str = "message", usage: bool = True, position: int | None = None
+) -> list[Piece]:
     """Translate one message.
 
     Args:
@@ -78,19 +109,20 @@ def pieces(seen: Seen, humans: Collection[str] = ("user",), *, place: str = "mes
         humans: Sources whose messages are a user's; everybody else is an assistant.
         place: What to call it in errors.
         usage: Make an ``inference`` of ``models_usage``; False where another observer has it.
+        position: Place of the message in its run, where it is known.
 
     Raises:
         DecodeError: A field is missing or of another shape; the error names it.
     """
     try:
-        found = _pieces(seen, humans)
+        first, *rest = _bodies(seen, humans, position)
         counted = _usage(seen.data) if usage else []
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         name = seen.data.get("type", "a message")
         raise DecodeError(place, f"not a {name} of AutoGen ({type(error).__name__}: {error})", _field(error)) from error
     at = created_at(seen.data)
-    first = replace(found[0], native=native(seen.data))
-    return [replace(piece, at=at) for piece in (*counted, first, *found[1:])]
+    record = native(seen.data) if seen.raw is None else Native(FRAMEWORK, version(), "json", seen.raw)
+    return [*(Piece(body, at) for body in counted), Piece(first, at, record), *(Piece(body, at) for body in rest)]
 
 
 def _field(error: Exception) -> str:
@@ -106,35 +138,34 @@ def created_at(data: Mapping[str, Any]) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int((moment.replace(microsecond=0)).timestamp()) * 1_000_000 + moment.microsecond
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 
-def _usage(data: Mapping[str, Any]) -> list[Piece]:
+def _usage(data: Mapping[str, Any]) -> list[Body]:
     given = data.get("models_usage")
     if given is None:
         return []
     counted = Usage(input_tokens=int(given["prompt_tokens"]), output_tokens=int(given["completion_tokens"]))
-    return [Piece(Inference(observer=OBSERVER, agent=data["source"], usage=counted, attributes={"message_id": data.get("id")}))]
+    return [Inference(observer=OBSERVER, agent=data["source"], usage=counted, attributes={"message_id": data.get("id")})]
 
 
-def _pieces(seen: Seen, humans: Collection[str]) -> list[Piece]:
+def _bodies(seen: Seen, humans: Collection[str], position: int | None) -> list[Body]:
     data, kind = seen.data, str(seen.data.get("type", ""))
     if kind in LLM_TYPES:
-        return [Piece(_llm(data, kind))]
+        return [_llm(data, kind, position)]
     source = str(data["source"])
     facts = _facts(seen)
     event = {**facts, "id": data["id"]} if data.get("id") else facts
     role = "user" if source in humans else "assistant"
 
-    def said(parts: Sequence[Part], as_: str = role) -> Piece:
-        return Piece(Message(role=as_, parts=tuple(parts), name=source, id=data.get("id"), attributes=facts))
+    def said(parts: Sequence[Part], as_: str = role) -> Message:
+        return Message(role=as_, parts=tuple(parts), name=source, id=data.get("id"), position=position, attributes=facts)
 
     content = data.get("content")
     if kind == "HandoffMessage":
         context = data.get("context") or None
         passed = Handoff(from_agent=source, to_agent=data["target"], input={"context": context} if context else None)
-        return [said([TextPart(data["content"])]), Piece(passed)]
+        return [said([TextPart(data["content"])]), passed]
     if kind in ("TextMessage", "StopMessage", "ToolCallSummaryMessage"):
         return [said([TextPart(data["content"])])]
     if kind == "MultiModalMessage":
@@ -153,18 +184,18 @@ def _pieces(seen: Seen, humans: Collection[str]) -> list[Piece]:
     if kind == "CodeExecutionEvent":
         return [said([GenericPart("server_tool_call_response", {"server_tool_call_response": data["result"]})], "tool")]
     if kind == "SelectSpeakerEvent":
-        return [Piece(Route(router=source, chosen=tuple(data["content"]), attributes=event))]
+        return [Route(router=source, chosen=tuple(data["content"]), attributes=event)]
     if kind == "SelectorEvent":
-        return [Piece(Route(router=source, reason=data["content"], attributes=event))]
+        return [Route(router=source, reason=data["content"], attributes=event)]
     if kind == "MemoryQueryEvent":
         items = tuple(_remembered(item) for item in data["content"])
-        return [Piece(Memory(op="recall", items=items, attributes={**event, "agent": source}))]
+        return [Memory(op="recall", items=items, attributes={**event, "agent": source})]
     if kind in EVENT_TYPES:  # what is left: a request for input, a streaming chunk
         own = {key: data[key] for key in ("request_id", "full_message_id") if data.get(key) is not None}
-        return [Piece(Note(text=data["content"], author=source, attributes={**event, **own}))]
+        return [Note(text=data["content"], author=source, attributes={**event, **own})]
     if seen.chat:
         return [said([TextPart(seen.text or "")])]
-    return [Piece(Note(text=seen.text if seen.text is not None else _json(content), author=source, attributes=event))]
+    return [Note(text=seen.text if seen.text is not None else _json(content), author=source, attributes=event)]
 
 
 def _facts(seen: Seen) -> dict[str, Any]:
@@ -172,19 +203,19 @@ def _facts(seen: Seen) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _llm(data: Mapping[str, Any], kind: str) -> Message:
+def _llm(data: Mapping[str, Any], kind: str, position: int | None) -> Message:
     facts = {"type": kind}
     content = data["content"]
     if kind == "SystemMessage":
-        return Message(role="system", parts=(TextPart(content),), attributes=facts)
+        return Message(role="system", parts=(TextPart(content),), position=position, attributes=facts)
     if kind == "UserMessage":
-        return Message(role="user", name=data["source"], parts=tuple(_media(content)), attributes=facts)
+        return Message(role="user", name=data["source"], parts=tuple(_media(content)), position=position, attributes=facts)
     if kind == "AssistantMessage":
         thought = data.get("thought")
         parts: list[Part] = [ReasoningPart(thought)] if thought else []
         parts += [TextPart(content)] if isinstance(content, str) else [_call(call) for call in content]
-        return Message(role="assistant", name=data["source"], parts=tuple(parts), attributes=facts)
-    return Message(role="tool", parts=tuple(_response(result) for result in content), attributes=facts)
+        return Message(role="assistant", name=data["source"], parts=tuple(parts), position=position, attributes=facts)
+    return Message(role="tool", parts=tuple(_response(result) for result in content), position=position, attributes=facts)
 
 
 def _media(content: Any) -> list[Part]:

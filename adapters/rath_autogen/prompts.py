@@ -28,8 +28,12 @@ class Prompts:
         """Schemas of the tools that were offered last, as JSON values."""
         self._tree: Tree | None = None
         self._written: set[bytes] = set()
-        self._last: list[tuple[Any, str, bytes, bytes]] = []
-        """Messages of the last call that are texts: a text cannot change, so the same object with the same text is not looked at again."""
+        self._waiting: dict[bytes, bytes] = {}
+        """Items that no chunk has brought to the store yet, by digest."""
+        self._last: list[tuple[Any, Any, tuple[Any, ...] | None]] = []
+        """Messages of the last call: object, content, and the texts in a list of calls or results."""
+        self._names: list[bytes] = []
+        """Digest of each of them."""
         self._known: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
 
     def grow(self, messages: Sequence[Any]) -> tuple[Tree, dict[Digest, bytes]]:
@@ -38,37 +42,38 @@ class Prompts:
         Args:
             messages: ``LLMMessage`` objects; secrets are taken out before anything is hashed.
         """
-        items = self._items(messages)
-        tree, nodes = list_tree([name for name, _ in items], self._tree)
-        return tree, nodes | {name.hex(): data for name, data in items if name not in self._written}
+        same = self._same(messages)
+        fresh = [self._item(message) for message in messages[same:]]
+        self._names[same:] = [name for name, _ in fresh]
+        self._last[same:] = [(message, message.content, _texts(message.content)) for message in messages[same:]]
+        self._waiting |= {name: data for name, data in fresh if name not in self._written}
+        tree, nodes = list_tree(list(self._names), self._tree)
+        return tree, nodes | {name.hex(): data for name, data in self._waiting.items()}
 
     def written(self, tree: Tree) -> None:
         """The tree is queued for the store: the next one may share its nodes and items."""
         self._tree = tree
-        self._written.update(tree.items)
+        self._written.update(self._waiting)
+        self._waiting.clear()
 
-    def _items(self, messages: Sequence[Any]) -> list[tuple[bytes, bytes]]:
-        last, found = self._last, list[tuple[bytes, bytes]]()
-        count = len(last)
-        for index, message in enumerate(messages):
-            if index < count and (held := last[index])[0] is message and held[1] is message.content:
-                found.append((held[2], held[3]))
-            else:
-                found.append(self._item(message))
-        self._last = [
-            (message, message.content if isinstance(message.content, str) else "", *item)
-            for message, item in zip(messages, found, strict=True)
-        ]
-        return found
+    def _same(self, messages: Sequence[Any]) -> int:
+        """How many messages at the front are those of the last call, unchanged: the same objects with the same texts in them."""
+        count = 0
+        for message, (held, content, texts) in zip(messages, self._last, strict=False):
+            if message is not held or message.content is not content:
+                break
+            if type(content) is not str and (texts is None or _texts(content) != texts):
+                break
+            count += 1
+        return count
 
     def _item(self, message: Any) -> tuple[bytes, bytes]:
         """Digest and bytes of a message; remembered by its values, never by the object, which its owner may change."""
         content = message.content
-        if isinstance(content, list):
-            held = _values(cast("list[Any]", content))
-            if held is None:
+        if not isinstance(content, str):
+            content = _texts(content)
+            if content is None:
                 return self._encode(message)
-            content = held
         key = (message.type, content, getattr(message, "source", None), getattr(message, "thought", None))
         found = self._known.get(key)
         if found is None:
@@ -84,10 +89,10 @@ class Prompts:
         return bytes.fromhex(digest(data)), data
 
 
-def _values(content: list[Any]) -> tuple[Any, ...] | None:
-    """Calls and results by their values; None where there is anything else (an image)."""
+def _texts(content: Any) -> tuple[Any, ...] | None:
+    """The values in a list of calls or results, which their owner may change in place; None where there is anything else (an image)."""
     found: list[Any] = []
-    for item in content:
+    for item in cast("Sequence[Any]", content) if isinstance(content, list) else ():
         if isinstance(item, FunctionCall):
             found.append((item.id, item.arguments, item.name))
         elif isinstance(item, FunctionExecutionResult):

@@ -13,14 +13,15 @@ from weakref import WeakKeyDictionary
 
 from autogen_core import CancellationToken, ComponentModel, MessageHandlerContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
-from autogen_core.tools import Tool, ToolSchema
+from autogen_core.tools import BaseTool, Tool, ToolSchema
 from pydantic import BaseModel
 
-from rath_autogen.guard import guarded
+from rath_autogen.guard import guarded, later
 from rath_autogen.ledger import current_ledger
-from rath_autogen.natives import FRAMEWORK, native, origin
+from rath_autogen.natives import FRAMEWORK, from_bytes, origin, to_bytes, version
 from rath_autogen.pieces import parsed
 from rath_autogen.prompts import Prompts
+from rath_bridge.model.chunk import Draft, Native, now
 from rath_bridge.model.kinds import Inference, Usage
 from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
@@ -28,6 +29,7 @@ from rath_bridge.session import Store
 
 _log: Final = logging.getLogger("rath_bridge")
 ToolChoice = Tool | Literal["auto", "required", "none"]
+_schemas: Final[WeakKeyDictionary[Tool, tuple[tuple[str, str], ToolSchema]]] = WeakKeyDictionary()
 
 
 class RecordingChatCompletionClient(ChatCompletionClient):
@@ -213,6 +215,7 @@ class _Call:
             self._write(recorder, result, error)
 
     def _write(self, recorder: Recorder, result: CreateResult | None, error: BaseException | None) -> None:
+        """Take what may change from here on, and let the recorder's writer do the rest."""
         inner = cast(Any, self._client)._client
         prompts = self._client.prompts(recorder)
         tree, objects = prompts.grow(self._messages)
@@ -223,16 +226,24 @@ class _Call:
             problem = "the stream ended without a result"
         request = asking(*self._asked, known=prompts.tools)
         prompts.tools = request.get("tools", prompts.tools)
-        body = Inference(
-            provider=_provider(inner), model=_model(inner), agent=asker(self._run and self._run.name), request=request,
-            input=tree.ref, output=tuple(part_to_json(part) for part in _output(result, self._said)), streamed=self._streamed,
-            finish_reasons=(result.finish_reason,) if result else (), usage=_usage(result), time_to_first_chunk=self._first,
-            duration=monotonic() - self._started, error=problem,
-            attributes=self._facts(prompts, result),
-        )  # fmt: skip
-        answer = None if result is None else native(result.model_dump(mode="json"))
-        run = self._run if self._ambient else None
-        if recorder.emit(body, run=run, origin=origin(), native=answer, objects=objects) is None:
+        answer, facts, at = _answer(result), self._facts(prompts, result), now()
+        duration, run = monotonic() - self._started, self._run if self._ambient else None
+        agent, provider, model = asker(self._run and self._run.name), _provider(inner), _model(inner)
+
+        def make() -> Draft:
+            data = None if answer is None else from_bytes(answer)
+            body = Inference(
+                provider=provider, model=model, agent=agent, request=request, input=tree.ref, output=_output(data, self._said),
+                streamed=self._streamed, finish_reasons=(data["finish_reason"],) if data else (), usage=_usage(data),
+                time_to_first_chunk=self._first, duration=duration, error=problem, attributes=facts,
+            )  # fmt: skip
+            record = None if answer is None else Native(FRAMEWORK, version(), "json", answer)
+            chunk = recorder.draft(body, run=run, origin=origin(), at=at, native=record)
+            if not recorder.record_content:
+                return chunk
+            return chunk._replace(objects={**chunk.objects, **objects})  # no secret stands in those: see Prompts
+
+        if not later(recorder, "a model call", make, objects):
             return
         prompts.written(tree)
         if result is not None and self._ledger is not None and self._ambient:
@@ -268,9 +279,9 @@ def asking(
         extra: Arguments for the provider.
         known: Schemas that were made JSON values before: the same ones are not looked at again.
     """
-    schemas = [tool.schema if isinstance(tool, Tool) else tool for tool in tools]
+    schemas = [tool if isinstance(tool, dict) else _schema(tool) for tool in tools]
     found: dict[str, Any] = {
-        "tool_choice": tool_choice.name if isinstance(tool_choice, Tool) else tool_choice,
+        "tool_choice": tool_choice if isinstance(tool_choice, str) else tool_choice.name,
         "params": {key: _plain(value) for key, value in (extra or {}).items()},
     }
     if isinstance(json_output, type):
@@ -279,6 +290,17 @@ def asking(
         found["json_output"] = json_output
     kept = {"tools": known if schemas == known else _plain(schemas)} if schemas else {}
     return kept | {key: _plain(value) for key, value in found.items() if value not in ([], {})}
+
+
+def _schema(tool: Tool) -> ToolSchema:
+    """A tool's schema; AutoGen's own tools work it out each time anew from what does not change but for name and description."""
+    if getattr(type(tool), "schema", None) is not BaseTool.schema:
+        return tool.schema
+    facts = tool.name, tool.description
+    found = _schemas.get(tool)
+    if found is None or found[0] != facts:
+        found = _schemas[tool] = facts, tool.schema
+    return found[1]
 
 
 def _plain(value: Any) -> Any:
@@ -294,19 +316,36 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
-def _output(result: CreateResult | None, said: list[str]) -> list[Part]:
-    if result is None:
-        return [TextPart("".join(said))] if said else []
-    found: list[Part] = [ReasoningPart(result.thought)] if result.thought else []
-    if isinstance(result.content, str):
-        return [*found, TextPart(result.content)]
-    return [*found, *(ToolCallPart(call.id, call.name, parsed(call.arguments)) for call in result.content)]
-
-
-def _usage(result: CreateResult | None) -> Usage | None:
+def _answer(result: CreateResult | None) -> bytes | None:
+    """The JSON of a result as it is now (its owner may change it)."""
     if result is None:
         return None
-    return Usage(input_tokens=result.usage.prompt_tokens, output_tokens=result.usage.completion_tokens)
+    if type(result) is CreateResult and result.logprobs is None:  # no float stands in it: pydantic writes NaN as null
+        try:
+            return result.__pydantic_serializer__.to_json(result)
+        except ValueError:
+            pass
+    return to_bytes(result.model_dump(mode="json"))
+
+
+def _output(data: Mapping[str, Any] | None, said: list[str]) -> tuple[dict[str, Any], ...]:
+    parts: list[Part] = []
+    if data is None:
+        parts += [TextPart("".join(said))] if said else []
+    else:
+        content: Any = data["content"]
+        parts += [ReasoningPart(data["thought"])] if data.get("thought") else []
+        if isinstance(content, str):
+            parts.append(TextPart(content))
+        else:
+            parts += [ToolCallPart(call["id"], call["name"], parsed(call["arguments"])) for call in content]
+    return tuple(part_to_json(part) for part in parts)
+
+
+def _usage(data: Mapping[str, Any] | None) -> Usage | None:
+    if data is None:
+        return None
+    return Usage(input_tokens=data["usage"]["prompt_tokens"], output_tokens=data["usage"]["completion_tokens"])
 
 
 def _provider(client: Any) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import TaskResult
 
-from rath_autogen.guard import guarded
+from rath_autogen.guard import guarded, later
 from rath_autogen.handover import Handover, listed
 from rath_autogen.ledger import Ledger
 from rath_autogen.natives import FRAMEWORK, origin
-from rath_autogen.pieces import Seen, pieces
-from rath_bridge.model.chunk import Key
+from rath_autogen.pieces import Piece, Seen, pieces, read, taken
+from rath_bridge.model.chunk import Draft, Key
 from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import TextPart
 from rath_bridge.recorder import Recorder, RunHandle
@@ -79,7 +80,7 @@ class Transcriber:
         if handover.losses:
             facts["losses"] = [[loss.chunk, loss.path, loss.what] for loss in handover.losses]
         self._run = self._recorder.begin(
-            runner.name, runner.type, manifest=[[row.position, row.chunk, row.digest] for row in handover.manifest],
+            runner.name, runner.type, manifest=[row.row() for row in handover.manifest],
             tools=runner.tools, system_instructions=runner.system, attributes=facts, origin=origin(),
         )  # fmt: skip
         for message in listed(task):
@@ -124,14 +125,32 @@ class Transcriber:
         facts = {} if self._stop_reason is None else {"stop_reason": self._stop_reason}
         recorder.end(run, status, error=problem, attributes=facts, origin=origin())
 
-    def _write(self, message: Any, humans: Any) -> None:
-        run = cast(RunHandle, self._run)
-        with guarded(self._recorder, f"a {type(message).__name__}"):
-            counted = message.models_usage is not None and not self._ledger.claims(message.models_usage)
-            for piece in pieces(Seen.of(message), humans, place=f"{run.name}[{self._position}]", usage=counted):
-                body, once = piece.body, None
-                if isinstance(body, Message):
-                    body = replace(body, position=self._position)
-                    once = Key(FRAMEWORK, run.id, "position", f"{self._position:08d}")
-                self._recorder.emit(body, run=run, origin=origin(), at=piece.at, native=piece.native, once=once)
+    def _write(self, message: Any, humans: Collection[str]) -> None:
+        recorder, run, position = self._recorder, cast(RunHandle, self._run), self._position
+        what = f"a {type(message).__name__}"
+        with guarded(recorder, what):
+            usage = message.models_usage is not None and not self._ledger.claims(message.models_usage)
+            chunks = 1 + usage + (getattr(message, "type", None) == "HandoffMessage")
+            told = _Told(taken(message), frozenset(humans), f"{run.name}[{position}]", usage, position)
+            for index in range(chunks):
+                later(recorder, what, partial(told.draft, recorder, run, index))
         self._position += 1
+
+
+@dataclass(slots=True)
+class _Told:
+    """A message as it was when it came; the recorder's writer makes chunks of it."""
+
+    held: bytes | Seen
+    humans: frozenset[str]
+    place: str
+    usage: bool
+    position: int
+    _made: list[Piece] | None = None
+
+    def draft(self, recorder: Recorder, run: RunHandle, index: int) -> Draft:
+        if self._made is None:
+            self._made = pieces(read(self.held), self.humans, place=self.place, usage=self.usage, position=self.position)
+        body, at, native = self._made[index]
+        once = Key(FRAMEWORK, run.id, "position", f"{self.position:08d}") if isinstance(body, Message) else None
+        return recorder.draft(body, run=run, origin=origin(), at=at, native=native, once=once)

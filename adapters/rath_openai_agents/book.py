@@ -58,7 +58,7 @@ class Node:
     """... and end."""
     # a turn's own
     functions: list[Node] | None = None
-    held: Call | None = None
+    held: tuple[Node, Call] | None = None
     """A model call without usage, until the turn tells it."""
     counted = False
     """A model call of this turn is on record, with usage."""

@@ -152,11 +152,12 @@ def _turn(book: Book, node: Node, span: Span[Any]) -> None:
             outer.inner = usage if outer.inner is None else outer.inner + usage
         usage = usage if node.inner is None else less(usage, node.inner)
     if not node.counted and usage is not None and usage.total_tokens:
-        call = node.held or Call(observer="span", agent=node.agent, attributes={"basis": "turn"})
+        unseen = Call(observer="span", agent=node.agent, attributes={"basis": "turn"})
+        seen, call = node.held or (Node(None, node, "generation", node.run, node.talk), unseen)
         call.usage = usage
-        _emit_call(book, node, call)
+        _emit_call(book, seen, call)
     elif node.held is not None:
-        _emit_call(book, node, node.held)
+        _emit_call(book, *node.held)
     node.held = None
     _other(book, node, span)
 
@@ -247,7 +248,7 @@ def _finish_call(book: Book, node: Node, call: Call) -> None:
     """Write a model call; one without usage waits for its turn's end, which may tell it."""
     turn = node.parent
     if call.usage is None and call.error is None and turn is not None and turn.kind == "turn" and turn.held is None:
-        turn.held = call
+        turn.held = node, call
         return
     if turn is not None and call.usage is not None:
         turn.counted = True
@@ -256,7 +257,7 @@ def _finish_call(book: Book, node: Node, call: Call) -> None:
 
 def _emit_call(book: Book, node: Node, call: Call) -> None:
     body, native, objects = call.chunk()
-    if book.emit(body, node, native=native, objects=objects) is not None and call.given is not None:
+    if book.emit(body, node, at=node.finished, native=native, objects=objects) is not None and call.given is not None:
         node.talk.saved(call.given)
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from agents import set_trace_processors
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import FunctionCall
@@ -23,6 +24,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 import rath_autogen
 import rath_bridge as rb
 import rath_langgraph
+from rath_openai_agents import RathTracingProcessor
+from tests.openai_agents.scripted import go, triage
 from tests.otel.traced import exported, named, span_id, trace_id
 
 
@@ -108,6 +111,22 @@ def test_langgraph(store: rb.Store) -> None:
     assert operations.count("chat") == 2
     assert operations.count("execute_tool") == 1
     assert operations.count("invoke_workflow") == 1
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_openai_agents(store: rb.Store, streamed: bool) -> None:
+    """The one-line processor alone: a tool call, a hand-over, an answer."""
+    set_trace_processors([RathTracingProcessor(store)])
+    try:
+        with rb.record(store, "ticket"):
+            await go(triage(), streamed=streamed)
+    finally:
+        set_trace_processors([])
+    spans = exported(store.session("ticket"))
+    well_formed(spans)
+    names = [span.name for span in spans]
+    assert {"invoke_agent Triage", "invoke_agent Billing", "execute_tool get_weather", "handoff Billing"} <= set(names)
+    assert [(span.attributes or {}).get("gen_ai.operation.name") for span in spans].count("chat") == 3
 
 
 def test_an_interrupt_of_langgraph_is_no_error(store: rb.Store) -> None:

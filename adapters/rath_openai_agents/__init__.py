@@ -5,11 +5,13 @@ Imports without the SDK; the names below are loaded when they are first used.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rath_bridge.replay import Player, Tape
     from rath_openai_agents.hooks import RathRunHooks as RathRunHooks
     from rath_openai_agents.processor import RathTracingProcessor as RathTracingProcessor
     from rath_openai_agents.processor import install as install
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from rath_openai_agents.tape import replayable as replayable
 
 from rath_openai_agents.decode import decode as decode
+from rath_openai_agents.decode import documents as documents
 from rath_openai_agents.decode import recognises as recognises
+from rath_openai_agents.encode import dumps as dumps
 from rath_openai_agents.encode import encode as encode
 from rath_openai_agents.state import StateResumedError as StateResumedError
 from rath_openai_agents.state import checkpoint as checkpoint
@@ -48,6 +52,8 @@ __all__ = [
     "StateResumedError",
     "checkpoint",
     "decode",
+    "documents",
+    "dumps",
     "encode",
     "extra",
     "install",
@@ -57,6 +63,19 @@ __all__ = [
     "replaying",
     "wrap",
 ]  # fmt: skip
+
+
+def player(tape: Tape) -> Player | None:
+    """Return the SDK's part of a replay; None where nothing of it is on record and the SDK is not in use."""
+    on_record = any(b"rath_openai_agents" in (chunk.origin or "").encode() for chunk in tape.held.chunks)
+    if not on_record and "agents" not in sys.modules:
+        return None
+    from rath_bridge.plugins import require
+
+    require("agents", "replaying a run of the OpenAI Agents SDK", extra)
+    from rath_openai_agents.staging import AgentsPlayer
+
+    return AgentsPlayer(tape)
 
 
 def __getattr__(wanted: str) -> Any:

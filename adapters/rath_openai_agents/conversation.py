@@ -6,6 +6,7 @@ has seen; content alone never decides, so two turns that both say "yes" stay two
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
@@ -15,7 +16,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Native
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef
-from rath_bridge.model.kinds import Body
+from rath_bridge.model.kinds import Body, Handoff, ToolResult
 from rath_bridge.model.report import ManifestEntry, align
 from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.recorder import Recorder, RunHandle
@@ -259,6 +260,21 @@ class Conversation:
         write(body, native(rows) if exact else None, texts(rows))
 
 
+def handoff_bodies(from_agent: str | None, to_agent: str | None, asked: Asked | None, marks: Mapping[str, Any]) -> list[Body]:
+    """Return a handoff's chunks: itself, and the answer to the call that asked for it.
+
+    An input filter or a nested history may keep the answer from every later model call; the SDK's own text stands in for it.
+    """
+    if asked is None:
+        return [Handoff(from_agent=from_agent, to_agent=to_agent, attributes=marks)]
+    basis = None if asked.to_agent is not None else "inferred"
+    body = Handoff(
+        from_agent=from_agent, to_agent=to_agent, call_id=asked.call_id, input=asked.arguments, basis=basis, attributes=marks
+    )
+    answer = json.dumps({"assistant": to_agent})
+    return [body, ToolResult(name=asked.name, call_id=asked.call_id, result=answer, basis="inferred")]
+
+
 _LIMIT: Final = 64
 _ambient: dict[tuple[str, str | None, str | None], Conversation] = {}
 _ambient_lock: Final = RLock()
@@ -275,4 +291,4 @@ def ambient(recorder: Recorder, run: RunHandle | None, trace_id: str | None) -> 
         return found
 
 
-__all__ = ["Asked", "Conversation", "Input", "Write", "ambient"]
+__all__ = ["Asked", "Conversation", "Input", "Write", "ambient", "handoff_bodies"]

@@ -43,11 +43,18 @@ _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 
 def recognises(obj: Any, /) -> bool:
     """Tell a run's result, or a list of Responses-API items, from the rest; imports nothing."""
-    if (type(obj).__module__, type(obj).__name__) in _RESULTS or is_state(obj):
+    if (type(obj).__module__, type(obj).__name__) in _RESULTS or is_state(obj) or _is_export(obj):
         return True
     if not isinstance(obj, list) or not obj:
         return False
     return all(_is_item(item) for item in cast("list[Any]", obj))
+
+
+def _is_export(obj: Any) -> bool:
+    """Tell a trace export from the rest; most values are told by a look."""
+    from rath_openai_agents.export import is_export
+
+    return isinstance(obj, list | Mapping) and is_export(cast(Any, obj))
 
 
 def _is_item(item: Any) -> bool:
@@ -57,7 +64,7 @@ def _is_item(item: Any) -> bool:
     kind = kind_of(found)
     if kind == "message":
         # OpenAI chat messages look alike, but carry these keys, or content parts of these types
-        return found.get("role") in _ROLES and "tool_calls" not in found and not _chat_content(found.get("content"))
+        return str(found.get("role")) in _ROLES and "tool_calls" not in found and not _chat_content(found.get("content"))
     if kind == "item_reference":
         return isinstance(found.get("id"), str) and found.keys() <= {"id", "type"}
     return kind in MODEL_SIDE or kind in OUTPUTS or kind in _OTHERS
@@ -78,11 +85,16 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
 
     Args:
         obj: ``RunResult``, ``RunResultStreaming``, ``RunErrorDetails`` (an error's ``run_data``), ``RunState`` or its JSON of any
-            schema version, or a list of items (dicts, or the SDK's own values).
+            schema version, a trace export (what an exporter of the SDK wrote: a list, JSON lines or batches of traces and spans),
+            or a list of items (dicts, or the SDK's own values).
 
     Raises:
         DecodeError: An item is no JSON object; the error names its place.
     """
+    if _is_export(obj):
+        from rath_openai_agents.export import decode_export
+
+        return decode_export(obj)
     if is_state(obj):
         found = state_json(obj)
         said = [entry for entry in found.get("session_items") or found.get("generated_items") or () if _said(entry)]
@@ -101,6 +113,17 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
     if not isinstance(obj, list | tuple):
         raise DecodeError(type(obj).__name__, "expected a RunResult or a list of input items")
     return tuple(drafts([_item_of(item) for item in cast("Sequence[Any]", obj)], place="items"))
+
+
+def documents(obj: Any, /) -> Iterable[tuple[str | None, Any]]:
+    """Split what a file holds into what becomes one session each: the traces of an export by group id, all else as it is.
+
+    Raises:
+        DecodeError: An entry of an export names no trace.
+    """
+    from rath_openai_agents import export
+
+    return export.documents(obj)
 
 
 def _said(entry: Any) -> bool:

@@ -23,7 +23,7 @@ from rath_openai_agents.decode import native_items
 from rath_openai_agents.items import FRAMEWORK, OUTPUTS, PAIRS, Item, key, plain
 from rath_openai_agents.state import saved_state
 
-FORMS: Final = ("items", "state")
+FORMS: Final = ("items", "state", "trace")
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 _ANSWERABLE: Final = frozenset({"function_call", "custom_tool_call"})
 NO_RESPONSE: Final = "no response: this call was never answered"
@@ -72,7 +72,7 @@ def encode(session: Session, /, as_: str = "items") -> tuple[Any, LossReport]:
     Args:
         session: What to hand over.
         as_: ``items``: the list that ``Runner.run(agent, items)`` takes; ``state``: the JSON of the last paused run, for
-            ``RunState.from_json(agent, ...)``.
+            ``RunState.from_json(agent, ...)``; ``trace``: the entries of the trace export that it was read from.
 
     Returns:
         The items (or the JSON), and the report: losses, and the manifest of what each item stands for.
@@ -84,9 +84,20 @@ def encode(session: Session, /, as_: str = "items") -> tuple[Any, LossReport]:
         raise UnsupportedError(f"openai_agents cannot encode a session as {as_!r}: use one of {', '.join(FORMS)}")
     if as_ == "state":
         return saved_state(session), LossReport()
+    if as_ == "trace":
+        from rath_openai_agents.export import home
+
+        return home(session)
     losses: list[Loss] = []
     rows = _paired(rows_of(session, losses), session, losses)
     return [row.item for row in rows], LossReport(tuple(losses), _manifest(rows))
+
+
+def dumps(native: Any, /) -> bytes:
+    """Return items, a state or a trace as a file has them: with it, this adapter is a format (``rath-bridge import``, ``export``)."""
+    from rath_bridge.interchange.natives import pretty
+
+    return pretty(native)
 
 
 def standing(session: Session) -> Iterator[tuple[ManifestEntry, ...]]:

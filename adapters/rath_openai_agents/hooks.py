@@ -10,9 +10,10 @@ from agents.tracing import get_current_span
 
 from rath_bridge.model.kinds import ToolCall, ToolResult
 from rath_bridge.session import Store
+from rath_openai_agents.conversation import handoff_bodies
 from rath_openai_agents.faults import error_text, guard
 from rath_openai_agents.items import parse, plain
-from rath_openai_agents.place import Place, handoff_bodies, locate
+from rath_openai_agents.place import Place, locate
 
 
 class RathRunHooks(RunHooks[Any]):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from agents.tracing import get_current_span, get_current_trace
 
 from rath_bridge.model.chunk import Draft, Native, SpanContext
 from rath_bridge.model.digests import Digest, new_id
-from rath_bridge.model.kinds import Body, Handoff, ToolResult
+from rath_bridge.model.kinds import Body
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
 from rath_bridge.session import Store
 from rath_openai_agents.book import Book, Node, adopted, books, write
-from rath_openai_agents.conversation import Asked, Conversation, ambient
+from rath_openai_agents.conversation import Conversation, ambient
 
 observed: Final[ContextVar[object | None]] = ContextVar("rath_openai_agents_observed", default=None)
 """Set while a recording model has a call under way: what else sees the call adds nothing (law 7)."""
@@ -83,18 +82,3 @@ def locate(store: Store | None, session: str | None) -> Place | None:
     if given is not None and given.recorder is recorder:
         return Place(recorder, run, given.talk)
     return Place(recorder, run, ambient(recorder, run, trace_id))
-
-
-def handoff_bodies(from_agent: str | None, to_agent: str | None, asked: Asked | None, marks: Mapping[str, Any]) -> list[Body]:
-    """Return a handoff's chunks: itself, and the answer to the call that asked for it.
-
-    An input filter or a nested history may keep the answer from every later model call; the SDK's own text stands in for it.
-    """
-    if asked is None:
-        return [Handoff(from_agent=from_agent, to_agent=to_agent, attributes=marks)]
-    basis = None if asked.to_agent is not None else "inferred"
-    body = Handoff(
-        from_agent=from_agent, to_agent=to_agent, call_id=asked.call_id, input=asked.arguments, basis=basis, attributes=marks
-    )
-    answer = json.dumps({"assistant": to_agent})
-    return [body, ToolResult(name=asked.name, call_id=asked.call_id, result=answer, basis="inferred")]

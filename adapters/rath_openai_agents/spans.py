@@ -20,11 +20,11 @@ from rath_bridge.model.kinds import Span as SpanBody
 from rath_bridge.recorder import Recorder
 from rath_openai_agents.book import Book, Node, write
 from rath_openai_agents.chat import items_of, output_of
-from rath_openai_agents.conversation import Conversation, Write
+from rath_openai_agents.conversation import Conversation, Write, handoff_bodies
 from rath_openai_agents.faults import describe, error_text, in_flight, micros
 from rath_openai_agents.inference import Call, definitions, finish_reason, less, usage_of
 from rath_openai_agents.items import dump, item_list, parse, plain
-from rath_openai_agents.place import handoff_bodies, observed
+from rath_openai_agents.place import observed
 
 
 def start(book: Book, span: Span[Any], *, late: bool = False) -> None:

@@ -198,7 +198,7 @@ def _reply(chunk: Chunk, session: Session, seen: dict[Digest, tuple[Mapping[str,
             seen[name] = (item, key(item))
     items, keys = (tuple(seen[name][at] for name in names) for at in (0, 1))
     ref = chunk.native_ref
-    native = chunk.native if ref is not None and ref["framework"] == FRAMEWORK else None
+    native = chunk.native if ref is not None and ref["framework"] == FRAMEWORK and ref["codec"] == "json" else None
     return Reply(
         chunk.id, body, cast(Any, items), cast(Any, keys), from_bytes(native.data) if native is not None else None, nested
     )

@@ -6,18 +6,25 @@ Sources: ``langchain_core.callbacks.BaseCallbackHandler``, ``langchain_core.outp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 
+from rath_bridge.errors import EncodeError
+from rath_bridge.model.chunk import Native
 from rath_bridge.model.kinds import ToolResult, Usage
 from rath_bridge.model.parts import TextPart, part_to_json
+from rath_bridge.recorder import Recorder
 from rath_bridge.redaction import Redactor
-from rath_langgraph.neutral import message_body, plain
+from rath_langgraph.begun import Prompts
+from rath_langgraph.items import Encoder
+from rath_langgraph.neutral import message_body, plain, version
+from rath_langgraph.serde import RathSerializer
+from rath_langgraph.threads import FRAMEWORK
 
 _NOT_PARAMS: Final = frozenset({"_type", "tools", "functions", "messages", "model", "model_name", "api_key"})
 
@@ -101,11 +108,93 @@ def result_of(output: Any, name: str | None, call_id: str, duration: float) -> T
     return ToolResult(name=name, call_id=call_id, status=status, result=result, error=error, duration=duration)
 
 
-def failure_of(error: BaseException, name: str | None, call_id: str, duration: float) -> ToolResult:
-    """How a tool's call ended that raised; an interrupt is no error, the call has no answer yet."""
+def failure_of(error: BaseException, name: str | None, call_id: str, duration: float) -> tuple[ToolResult, Native | None]:
+    """How a tool's call ended that raised, and what a replay raises again.
+
+    An interrupt is no error, the call has no answer yet: its native record is the questions.
+    """
     if isinstance(error, GraphBubbleUp):
-        return ToolResult(name=name, call_id=call_id, status="no_response", reason="interrupted", duration=duration)
-    return ToolResult(name=name, call_id=call_id, status="error", error=describe(error), duration=duration)
+        asked = list(error.args[0]) if isinstance(error, GraphInterrupt) and error.args else []
+        body = ToolResult(name=name, call_id=call_id, status="no_response", reason="interrupted", duration=duration)
+        return body, _native([one.value for one in asked]) if asked else None
+    kind = type(error)
+    facts: dict[str, Any] = {
+        "module": kind.__module__,
+        "name": kind.__qualname__,
+        "repr": repr(error)[:2000],
+        "args": plain(error.args),
+    }
+    return (
+        ToolResult(
+            name=name, call_id=call_id, status="error", error=describe(error), duration=duration, attributes={"exception": facts}
+        ),
+        None,
+    )
+
+
+def message_native(message: BaseMessage, redactor: Redactor | None) -> Native | None:
+    """A message's own bytes, as an item of a list."""
+    return _native([message if redactor is None else cleaned(message, redactor)])
+
+
+def returned_native(output: Any, redactor: Redactor | None) -> Native | None:
+    """The bytes of what a tool returned, so that a replay returns the same; None where it cannot be written."""
+    return _native([output if redactor is None else cleaned(output, redactor)])
+
+
+def _native(values: list[Any]) -> Native | None:
+    """The items of a msgpack list."""
+    try:
+        kind, data = RathSerializer().dumps_typed(values)
+    except (EncodeError, TypeError, ValueError):
+        return None
+    return Native(FRAMEWORK, version(), "msgpack", bytes(data[1:])) if kind == "msgpack" and len(values) < 16 else None
+
+
+def place_of(facts: Mapping[str, Any]) -> str | None:
+    """Where a task stands among those that were sent to the same node: whoever begins first, it stays the same."""
+    path: Any = facts.get("langgraph_path")
+    if not path or path[0] != "__pregel_push":
+        return None
+    numbers: list[str] = []
+    waiting = list(path[1:])
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, (tuple, list)):
+            waiting[:0] = cast("list[Any]", one)
+        elif type(one) is int:
+            numbers.append(str(one))
+    return ".".join([str(facts.get("langgraph_step")), *numbers])
+
+
+def attempt_of(tags: Sequence[str]) -> int | None:
+    """Which attempt of ``with_retry`` a model call is, from the second on."""
+    for tag in tags:
+        if tag.startswith("retry:attempt:"):
+            return int(tag.rpartition(":")[2])
+    return None
+
+
+def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], node: str) -> tuple[Any, Mapping[str, bytes]]:
+    """The prompt as a list tree: what the last call of this node said already costs nothing."""
+    redactor = recorder.redactor
+    encoder = Encoder(RathSerializer(), known.seen, None if redactor is None else lambda item: cleaned(item, redactor))
+    value = encoder.value(messages, known.values.get(node))
+    if value.tree is None:
+        return None, {}
+    known.values[node] = value
+    known.seen.remember(encoder)
+    return value.tree.ref, encoder.objects
+
+
+def reply_of(recorder: Recorder, response: LLMResult, answer: BaseMessage | None) -> tuple[dict[str, Any], Native | None]:
+    """The fields of an ``inference`` that tell of the answer, and the answer's own bytes."""
+    facts: Mapping[str, Any] = answer.response_metadata if answer is not None else (response.llm_output or {})
+    told = {
+        "output": output_of(response), "usage": usage_of(response), "finish_reasons": finish_of(response),
+        "response_model": facts.get("model_name") or facts.get("model"), "response_id": facts.get("id") or (answer and answer.id),
+    }  # fmt: skip
+    return told, None if answer is None else message_native(answer, recorder.redactor)
 
 
 def describe(error: BaseException) -> str:

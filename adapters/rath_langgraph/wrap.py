@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+from uuid import UUID, uuid4
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
 from rath_bridge.aio import in_thread
@@ -17,20 +21,74 @@ from rath_bridge.session import Session, Store
 from rath_langgraph.compare import compare_key
 from rath_langgraph.decode import decode
 from rath_langgraph.encode import encode
+from rath_langgraph.followed import FollowedSaver
 from rath_langgraph.record import RathCallbackHandler, handed
 from rath_langgraph.saver import RathSaver
 
-_EXTRA = "_rath"
+_EXTRA: Final = "_rath"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """What a wrapped graph knows beside the graph."""
+
+    store: Store
+    session: str | None
+    handler: RathCallbackHandler
 
 
 class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph that records itself; calling it with a Session runs it on that Session."""
 
-    _rath: tuple[Store, str | None]
+    _rath: Wrapping
 
     def copy(self, update: dict[str, Any] | None = None) -> RathGraph:
         """As the graph's own, without losing the recording."""
         return _dressed(_plain(self).copy(update), self._rath)
+
+    # ---------------------------------------------------------------- custom stream output
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
+        """As the graph's own; what nodes send through their stream writer is recorded as it is handed over."""
+        modes, shape = self._modes(kwargs)
+        found = _any(super()).stream
+        if "custom" not in modes:
+            yield from found(input, config, **kwargs)
+            return
+        run, settings = _with_run(config)
+        with closing(found(input, settings, **kwargs)) as items:
+            for item in items:
+                self._tap(run, item, shape)
+                yield item
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
+        """Async twin of `stream`."""
+        modes, shape = self._modes(kwargs)
+        run, settings = _with_run(config) if "custom" in modes else (None, config)
+        async with aclosing(_any(super()).astream(input, settings, **kwargs)) as items:
+            async for item in items:
+                if run is not None:
+                    self._tap(run, item, shape)
+                yield item
+
+    def _modes(self, kwargs: Mapping[str, Any]) -> tuple[Sequence[str], tuple[bool, bool, bool]]:
+        """The modes that are asked for, and how items come: with their namespace, with their mode, as maps."""
+        given = kwargs.get("stream_mode") or _any(self).stream_mode
+        modes = [given] if isinstance(given, str) else list(given)
+        return modes, (bool(kwargs.get("subgraphs")), not isinstance(given, str), kwargs.get("version") == "v2")
+
+    def _tap(self, run: UUID, item: Any, shape: tuple[bool, bool, bool]) -> None:
+        subgraphs, named, maps = shape
+        if maps:
+            namespace, mode, data = item.get("ns", ()), item.get("type"), item.get("data")
+        else:
+            parts = cast("tuple[Any, ...]", item if subgraphs or named else (item,))
+            namespace, data = (parts[0] if subgraphs else ()), parts[-1]
+            mode = parts[-2] if named else "custom"
+        if mode == "custom":
+            self._rath.handler.streamed(run, namespace, data)
+
+    # ---------------------------------------------------------------- on a Session
 
     def __call__(self, session: Session, /, config: RunnableConfig | None = None) -> Session:
         """Run on a session: messages that this thread does not know yet enter as input.
@@ -44,10 +102,11 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
-        known = self._known(settings, messages, report)
+        saver = self._saver()
+        known = _known(saver.get_tuple(settings) if saver else None, messages, report)
         fresh = [message for index, message in enumerate(messages) if index not in known]
         with record(session.store, session.name):
-            token = handed.set(tuple([i, *row[1:]] for i, row in enumerate(report.rows()) if row[0] not in known))
+            token = handed.set(_rows(report, known))
             try:
                 result = _any(self).invoke({"messages": fresh} if fresh else None, settings)
             finally:
@@ -58,52 +117,53 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Async twin of calling it."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
-        known = await in_thread(self._known, settings, messages, report)
+        saver = self._saver()
+        known = _known(await saver.aget_tuple(settings) if saver else None, messages, report)
         fresh = [message for index, message in enumerate(messages) if index not in known]
         with record(session.store, session.name):
-            token = handed.set(tuple([i, *row[1:]] for i, row in enumerate(report.rows()) if row[0] not in known))
+            token = handed.set(_rows(report, known))
             try:
                 result = await _any(self).ainvoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
         return await in_thread(self._after, session, messages, result)
 
-    def _settings(self, session: Session, config: RunnableConfig | None) -> RunnableConfig:
+    def _saver(self) -> BaseCheckpointSaver[Any] | None:
+        found = _any(self).checkpointer
+        return cast("BaseCheckpointSaver[Any]", found) if isinstance(found, BaseCheckpointSaver) else None
+
+    def _settings(self, session: Any, config: RunnableConfig | None) -> RunnableConfig:
         """The config of a run on this session.
 
         Raises:
-            UnsupportedError: The graph was wrapped for another session.
+            UnsupportedError: No session, or the graph was wrapped for another one.
         """
-        named = self._rath[1]
+        if not isinstance(session, Session):
+            raise UnsupportedError(
+                f"a wrapped graph is called with a Session, not with a {type(session).__name__}: open one with"
+                f" store.session(name, create=True), or use .invoke(input, config) as before"
+            )
+        named = self._rath.session
         if named not in (None, session.name):
             raise UnsupportedError(
                 f"this graph was wrapped for session {named!r}, not for {session.name!r}: wrap it without session="
             )
+        if session.store != self._rath.store:
+            raise UnsupportedError(
+                f"{session.name} lives in {session.store.url}, and this graph was wrapped for {self._rath.store.url}: wrap it"
+                f" for that store, or import the session"
+            )
         given: dict[str, Any] = {**((self.config or {}).get("configurable") or {}), **((config or {}).get("configurable") or {})}
         return cast(RunnableConfig, {**(config or {}), "configurable": {"thread_id": session.name, **given}})
 
-    def _known(self, config: RunnableConfig, messages: list[BaseMessage], report: LossReport) -> set[int]:
-        """Places of messages that the thread's last checkpoint holds."""
-        saver = _any(self).checkpointer
-        if not isinstance(saver, RathSaver):
-            return set()
-        found = saver.get_tuple(config)
-        held: list[Any] = (found.checkpoint["channel_values"].get("messages") if found else None) or []
-        aligned = align(report.manifest, [compare_key(item) for item in held if isinstance(item, BaseMessage)])
-        chunks = {name for name in aligned if name is not None}
-        last = max((entry.position for entry in report.manifest if entry.chunk in chunks), default=-1)
-        return {entry.position for entry in report.manifest if entry.chunk in chunks} | {
-            index for index in range(last) if not any(entry.position == index for entry in report.manifest)
-        }
-
     def _after(self, session: Session, messages: list[BaseMessage], result: Any) -> Session:
         now = session.latest()
-        if isinstance(_any(self).checkpointer, RathSaver):
+        if self._saver() is not None:
             return now
         said = cast("Mapping[str, Any]", result).get("messages") if isinstance(result, Mapping) else None
         if not isinstance(said, list):
             return now
-        # Without our checkpointer there is no state to compare with: what stands behind the input is new.
+        # Without a checkpointer there is no state to compare with: what stands behind the input is new.
         return now.append(*decode(cast("list[Any]", said)[len(messages) :]), on_conflict="serialise")
 
 
@@ -115,7 +175,9 @@ def wrap(
     checkpointer: Literal["rath"] | None = None,
     continues: LossReport | None = None,
 ) -> RathGraph:
-    """Return a copy of a compiled graph that records its model calls, tool calls, nodes and interrupts.
+    """Return a copy of a compiled graph that records its model calls, tool calls, nodes, routes, questions and answers.
+
+    The graph's own checkpointer, if it has one, stays in charge: its checkpoints are mirrored into the session.
 
     Args:
         graph: A compiled ``StateGraph``; it stays as it is.
@@ -129,14 +191,39 @@ def wrap(
     """
     if not isinstance(graph, CompiledStateGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"wrap takes a compiled StateGraph, not a {type(graph).__name__}: call .compile() first")
-    handler = RathCallbackHandler(store, session, continues=continues.rows() if continues is not None else ())
+    rows = continues.rows() if continues is not None else ()
+    handler = RathCallbackHandler(store, session, continues=rows, graph=graph)
     made: Any = _any(graph).with_config(callbacks=[handler])
+    own = made.checkpointer
     if checkpointer == "rath":
         made = made.copy({"checkpointer": RathSaver(store, session=session)})
-    return _dressed(made, (store, session))
+    elif isinstance(own, BaseCheckpointSaver) and not (isinstance(own, RathSaver) and own.store == store):
+        made = made.copy({"checkpointer": FollowedSaver(cast("BaseCheckpointSaver[Any]", own), store, session)})
+    return _dressed(made, Wrapping(store, session, handler))
 
 
-def _dressed(graph: Any, rath: tuple[Store, str | None]) -> RathGraph:
+def _known(found: CheckpointTuple | None, messages: list[BaseMessage], report: LossReport) -> set[int]:
+    """Places of messages that the thread's last checkpoint holds."""
+    held: list[Any] = (found.checkpoint["channel_values"].get("messages") if found else None) or []
+    aligned = align(report.manifest, [compare_key(item) for item in held if isinstance(item, BaseMessage)])
+    chunks = {name for name in aligned if name is not None}
+    last = max((entry.position for entry in report.manifest if entry.chunk in chunks), default=-1)
+    return {entry.position for entry in report.manifest if entry.chunk in chunks} | {
+        index for index in range(last) if not any(entry.position == index for entry in report.manifest)
+    }
+
+
+def _rows(report: LossReport, known: set[int]) -> tuple[list[object], ...]:
+    return tuple([i, *row[1:]] for i, row in enumerate(report.rows()) if row[0] not in known)
+
+
+def _with_run(config: RunnableConfig | None) -> tuple[UUID, RunnableConfig]:
+    """A config in which the graph's callback run has a known id."""
+    run: Any = (config or {}).get("run_id") or uuid4()
+    return run, cast(RunnableConfig, {**(config or {}), "run_id": run})
+
+
+def _dressed(graph: Any, rath: Wrapping) -> RathGraph:
     graph.__class__ = RathGraph
     setattr(graph, _EXTRA, rath)
     return graph

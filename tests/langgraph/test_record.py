@@ -161,7 +161,11 @@ def test_interrupts_are_asked_and_are_no_errors(store: Store) -> None:
     app.invoke(Command(resume="yes"), thread())
     session = store.session("langgraph/1")
     asked = of(session, "approval")
-    assert [(a.phase, a.subject["question"]) for a in asked] == [("asked", "publish?")]
+    assert [(a.phase, a.subject) for a in asked] == [
+        ("asked", {"question": "publish?", "note": "draft"}),
+        ("granted", {"answer": "yes"}),
+    ]
+    assert asked[0].call_id == asked[1].call_id is not None
     statuses = [(name, status) for name, _, _, status in tree(session)]
     assert statuses.count(("review", "interrupted")) == 1
     assert statuses.count(("review", "ok")) == 1

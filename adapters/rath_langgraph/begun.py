@@ -1,0 +1,84 @@
+"""What has begun while a graph runs and has not ended: runs of graphs and nodes, calls of models and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import Token
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from rath_bridge.model.chunk import Draft, Native, now
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.kinds import Body
+from rath_bridge.recorder import Recorder, RunHandle
+from rath_langgraph.items import Seen, Value
+from rath_langgraph.neutral import origin
+
+Tokens = tuple[Token[Recorder | None], Token[RunHandle | None]]
+Made = tuple[Body, Native | None, Mapping[Digest, bytes] | None]
+
+
+@dataclass(slots=True)
+class Prompts:
+    """The last prompt of every node, so that a prompt that grows costs what is new. Used by the writer alone."""
+
+    seen: Seen = field(default_factory=Seen)
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A graph or node run that has begun; inner runnables share the entry of what they run in."""
+
+    recorder: Recorder
+    run: RunHandle
+    kind: str
+    """``graph`` or ``node``."""
+    name: str
+    owned: bool = False
+    outermost: bool = False
+    """Of a graph that is nested in none."""
+    thread_id: str | None = None
+    thread: RunHandle | None = None
+    tokens: Tokens | None = None
+    status: str = "ok"
+    passing: bool = False
+    """Of a node: a command of a graph inside passes through it, to the graph around."""
+    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    """Of a graph: how often each task has begun."""
+    routers: dict[Any, str] = field(default_factory=dict[Any, str])
+    """Of a node: callback run id to name of what may be a router."""
+    asked: list[str] = field(default_factory=list[str])
+    """Of a graph: interrupts that it was stopped by."""
+    prompts: Prompts = field(default_factory=Prompts)
+    key: UUID | None = None
+    """Of the callbacks."""
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A model or tool call that has begun."""
+
+    recorder: Recorder
+    owned: bool
+    run: RunHandle | None
+    started: float
+    name: str = ""
+    call_id: str = ""
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    prompt: Callable[[], tuple[Any, Mapping[Digest, bytes]]] | None = None
+    """Builds the input, off the graph's thread."""
+    first: float | None = None
+    """Seconds to the first token."""
+
+
+def later(recorder: Recorder, run: RunHandle | None, make: Callable[[], Made]) -> None:
+    """Queue a chunk that is built off the graph's thread; it bears the time of now."""
+    at = now()
+
+    def built() -> Draft:
+        body, native, objects = make()
+        return recorder.draft(body, run=run, at=at, native=native, objects=objects, origin=origin())
+
+    recorder.defer(built)

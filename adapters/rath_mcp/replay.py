@@ -2,16 +2,18 @@
 
 The n-th of several equal requests gets the n-th recorded answer; ``_meta`` does not count, so the record of one protocol era serves
 clients of the other. A request that is not on record is an error, never a guess. Listings, pings and other housekeeping may be
-asked as often as a client likes.
+asked as often as a client likes. What the server asked of its client in the middle of a call (sampling, elicitation, roots) is asked
+again at the same place; a client that says something else than on record has left the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rath_bridge.session import Session
+from rath_mcp.asked import Asked
 from rath_mcp.bodies import HOUSEKEEPING
 from rath_mcp.frames import mapping, shape
 from rath_mcp.serving import METHOD_NOT_FOUND, VERSIONS, Json, error, hello, result
@@ -21,6 +23,7 @@ MISS: Final = -32004
 """Code of the error for a request that is not on record (of the range that JSON-RPC leaves to servers)."""
 CLOSED: Final = -32000
 TIMEOUT: Final = -32001
+NOTICE: Final = "notifications/"
 _EMPTY: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _LISTS: Final = {
     "tools/list": "tools", "resources/list": "resources", "resources/templates/list": "resourceTemplates", "prompts/list": "prompts",
@@ -40,6 +43,17 @@ class Miss:
         return f"{name_of(self.method, self.params)}: {self.problem}"
 
 
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A request that goes on when the client has answered what it was asked."""
+
+    request_id: Any
+    method: str
+    params: Any
+    asked: Asked
+    rest: Iterator[Json | Asked]
+
+
 @dataclass(slots=True, eq=False)
 class ReplayServer:
     """Answers from a tape; see `rath_mcp.serving.serve`."""
@@ -51,6 +65,10 @@ class ReplayServer:
     served: int = 0
     _waiting: dict[str, list[Exchange]] = field(default_factory=dict[str, list[Exchange]])
     _last: dict[str, Exchange] = field(default_factory=dict[str, Exchange])
+    _parked: dict[str, Parked] = field(default_factory=dict[str, Parked])
+    _asked: int = 0
+    _client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The capabilities of a client of the era with a handshake."""
 
     def __post_init__(self) -> None:
         for one in self.exchanges:
@@ -61,14 +79,22 @@ class ReplayServer:
         """Recorded calls that nobody has asked for; housekeeping aside."""
         left = {id(one) for waiting in self._waiting.values() for one in waiting}
         idle = HOUSEKEEPING | {"initialize", "server/discover"}
-        return tuple(one for one in self.exchanges if id(one) in left and one.method not in idle)
+        return tuple(
+            one for one in self.exchanges if id(one) in left and one.method not in idle and not one.method.startswith(NOTICE)
+        )
 
     def answer(self, message: Any) -> Iterable[Json]:
-        """Return what the recorded server said."""
-        if shape(message) != "request":
+        """Return what the recorded server said, and what it asked."""
+        kind = shape(message)
+        if kind == "answer":
+            return self._answered(message)
+        if kind == "notification":
+            return self._noticed(message["method"], mapping(message.get("params")))
+        if kind != "request":
             return []
         request_id, method, params = message["id"], message["method"], message.get("params")
         if method == "initialize":
+            self._client = mapping(mapping(params).get("capabilities"))
             return [result(request_id, self._hello(params))]
         if method == "server/discover":
             return [self._discovered(request_id)]
@@ -78,7 +104,41 @@ class ReplayServer:
         if one is None:
             return [self._miss(request_id, method, params)]
         self.served += method not in HOUSEKEEPING
-        return self._again(one, request_id, params)
+        return self._play(request_id, method, params, iter(self._again(one, request_id, params)))
+
+    def _play(self, request_id: Any, method: str, params: Any, script: Iterator[Json | Asked]) -> list[Json]:
+        """Say what comes next, up to a question that this client can answer."""
+        said: list[Json] = []
+        for step in script:
+            if not isinstance(step, Asked):
+                said.append(step)
+            elif step.may_go_to(self._client):
+                self._asked += 1
+                name = f"rath-{self._asked}"
+                self._parked[name] = Parked(request_id, method, params, step, script)
+                return [*said, step.request(name)]
+        return said
+
+    def _answered(self, message: Mapping[str, Any]) -> list[Json]:
+        one = self._parked.pop(str(message["id"]), None)
+        if one is None:
+            return []
+        if one.asked.is_same(message):
+            return self._play(one.request_id, one.method, one.params, one.rest)
+        problem = f"the client answered {one.asked.method} otherwise than on record"
+        self.misses.append(Miss(one.method, one.params, problem))
+        if one.request_id is None:
+            return []
+        data = {"recorded": one.asked.answer}
+        return [error(one.request_id, MISS, f"not on record: {name_of(one.method, one.params)}: {problem}", data)]
+
+    def _noticed(self, method: str, params: Mapping[str, Any]) -> list[Json]:
+        if method == f"{NOTICE}cancelled":
+            for name in [name for name, one in self._parked.items() if one.request_id == params.get("requestId")]:
+                del self._parked[name]
+            return []
+        waiting = self._waiting.get(key_of(method, None))
+        return self._play(None, method, None, iter(waiting.pop(0).told)) if waiting else []
 
     def _next(self, method: str, params: Any) -> Exchange | None:
         key = key_of(method, params)
@@ -101,11 +161,11 @@ class ReplayServer:
         value = {_LISTS[method]: found, "_meta": {"rath-bridge/basis": "inferred"}}
         return Exchange(method, params, (0, 0), {"result": value})
 
-    def _again(self, one: Exchange, request_id: Any, params: Any) -> list[Json]:
+    def _again(self, one: Exchange, request_id: Any, params: Any) -> list[Json | Asked]:
         token = mapping(mapping(params).get("_meta")).get("progressToken")
-        told: list[Json] = []
+        told: list[Json | Asked] = []
         for message in one.told:
-            if message["method"] != "notifications/progress":
+            if isinstance(message, Asked) or message["method"] != "notifications/progress":
                 told.append(message)
             elif token is not None:
                 told.append({**message, "params": {**message["params"], "progressToken": token}})

@@ -13,10 +13,9 @@ from typing import Any, Final, cast
 
 from rath_bridge.model.kinds import ToolResult
 from rath_bridge.session import Session
+from rath_mcp.asked import Asked, Json
 from rath_mcp.encode import encode
 from rath_mcp.frames import CODEC, Frame, frame_from_json, mapping, shape
-
-Json = dict[str, Any]
 
 HANDSHAKE: Final = ("initialize", "server/discover")
 _GIVEN_UP: Final = frozenset({"timeout", "cancelled", "client_closed", "record_ended", "client_error"})
@@ -35,8 +34,8 @@ class Exchange:
     """``{"result": ...}`` or ``{"error": ...}``; None where none came."""
     reason: str | None = None
     """Why none came."""
-    told: list[Json] = field(default_factory=list[Json])
-    """Notifications that the server sent before it answered: progress, and log messages."""
+    told: list[Json | Asked] = field(default_factory=list[Json | Asked])
+    """What the server sent before it answered: progress, log messages, and requests of its own."""
 
     @property
     def key(self) -> str:
@@ -103,6 +102,8 @@ def tape(session: Session) -> list[Exchange]:
 def _exchanges(frames: Sequence[Frame]) -> Iterable[tuple[str, Exchange]]:
     """Pair the requests of clients with their answers, within each connection; named by call id, as the recorder names them."""
     opened: dict[tuple[str, str], Exchange] = {}
+    asked: dict[tuple[str, str], Asked] = {}
+    notified: dict[str, Exchange] = {}
     found: list[tuple[str, Exchange]] = []
     for index, frame in enumerate(frames):
         if not frame.decodable:
@@ -120,7 +121,22 @@ def _exchanges(frames: Sequence[Frame]) -> Iterable[tuple[str, Exchange]]:
                 one = opened.pop((connection, str(data["id"])), None)
                 if one is not None:
                     one.answer = {key: data[key] for key in ("result", "error") if key in data}
-            elif kind == "notification" and frame.direction == "s2c":
+            elif kind == "request":
+                question = asked[connection, str(data["id"])] = Asked(data["method"], data.get("params"))
+                mine = [one for (name, _), one in opened.items() if name == connection]
+                if not mine and connection in notified:  # asked because of what the client had told
+                    mine = [notified[connection]]
+                    if not mine[0].told:
+                        found.append(("", mine[0]))
+                if mine:
+                    mine[-1].told.append(question)
+            elif kind == "answer":
+                question = asked.pop((connection, str(data["id"])), None)
+                if question is not None:
+                    question.answer = {key: data[key] for key in ("result", "error") if key in data}
+            elif kind == "notification" and frame.direction == "c2s":
+                notified[connection] = Exchange(data["method"], None, (frame.t or 0, index), {})
+            elif kind == "notification":
                 _tell(data, connection, opened)
     return found
 

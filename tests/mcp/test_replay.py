@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
 
 import rath_bridge as rb
 from rath_bridge.model.kinds import ToolCall, ToolResult
-from rath_mcp import replay_server
+from rath_mcp import record_client, replay_server
 from rath_mcp.serving import answers
-from tests.mcp.servers import EDGE, ROOT, SHOP, recorded
-
-CLI = "import sys; from rath_bridge.cli import main; sys.exit(main())"
+from tests.mcp.servers import CLI, EDGE, ROOT, SHOP, parameters, recorded
 
 
 @pytest.fixture
@@ -228,3 +226,117 @@ def test_a_batch_is_answered_one_by_one() -> None:
     data = json.dumps([ask("ping", 1), {"jsonrpc": "2.0", "method": "notifications/initialized"}, ask("ping", 2), 3]).encode()
     found = answers(server, data)
     assert [(one["id"], "result" in one) for one in found] == [(1, True), (2, True), (None, False)]
+
+
+def tape_of(*messages: tuple[str, dict[str, Any]]) -> rb.Session:
+    return rb.open_store("memory:").create("tape").append(*rb.decode([{"dir": way, "msg": one} for way, one in messages]))
+
+
+SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say a word"}}], "maxTokens": 9}
+SAID = {"role": "assistant", "content": {"type": "text", "text": "word"}, "model": "m"}
+
+
+def asking() -> rb.Session:
+    """A call in whose middle the server asks its client for a completion, for its roots (which it does not give), and for nothing."""
+    return tape_of(
+        ("c2s", call("t", {})),
+        ("s2c", ask("sampling/createMessage", 0, **SAMPLING)),
+        ("c2s", {"jsonrpc": "2.0", "id": 0, "result": SAID}),
+        ("s2c", {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}),
+        ("c2s", {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no roots"}}),
+        ("s2c", ask("ping", 2)),
+        ("c2s", {"jsonrpc": "2.0", "id": 2, "result": {}}),
+        ("s2c", {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}),
+    )
+
+
+def greeted(session: rb.Session, **capabilities: Any) -> Any:
+    server = replay_server(session)
+    list(server.answer(ask("initialize", 0, protocolVersion="2025-06-18", capabilities=capabilities)))
+    return server
+
+
+def test_what_the_server_asked_is_asked_again_where_it_was_asked() -> None:
+    server = greeted(asking(), sampling={}, roots={})
+    (question,) = server.answer({**call("t", {}), "id": 7})
+    assert (question["method"], question["params"]) == ("sampling/createMessage", SAMPLING)
+    assert [one["id"] for one in server.answer(ask("ping", 8))] == [8]  # others are served meanwhile
+    given = {"jsonrpc": "2.0", "id": question["id"], "result": {**SAID, "_meta": {"its": "own"}}}
+    (question,) = server.answer(given)
+    assert (question["method"], "params" in question) == ("roots/list", False)
+    refused = {"jsonrpc": "2.0", "id": question["id"], "error": {"code": -32601, "message": "in other words"}}
+    (answer,) = server.answer(refused)
+    assert answer == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
+    assert (server.misses, server.unused, server.served) == ([], (), 1)
+    assert server.answer(refused) == []  # it has been answered
+
+
+def test_a_client_that_says_something_else_has_left_the_record() -> None:
+    server = greeted(asking(), sampling={})
+    (question,) = server.answer(call("t", {}))
+    given = {"jsonrpc": "2.0", "id": question["id"], "result": {**SAID, "content": {"type": "text", "text": "another"}}}
+    (answer,) = server.answer(given)
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32004, {"recorded": {"result": SAID}})
+    assert [str(one) for one in server.misses] == [
+        "tools/call t: the client answered sampling/createMessage otherwise than on record"
+    ]
+
+
+def test_a_client_is_asked_only_what_it_can_answer_and_not_after_it_gave_up() -> None:
+    assert [one["result"] for one in greeted(asking()).answer(call("t", {}))] == [{"content": []}]
+    assert [one["result"] for one in replay_server(asking()).answer(call("t", {}))] == [{"content": []}]  # of the later era
+    server = greeted(asking(), sampling={})
+    (question,) = server.answer(call("t", {}))
+    server.answer({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert server.answer({"jsonrpc": "2.0", "id": question["id"], "result": SAID}) == []
+
+
+def test_what_was_asked_because_of_a_notification_is_asked_then() -> None:
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    roots = {"jsonrpc": "2.0", "id": 0, "result": {"roots": []}}
+    session = tape_of(
+        ("c2s", ready), ("s2c", ask("roots/list", 0)), ("c2s", roots), ("c2s", call("t")), ("s2c", {"id": 1, "result": {}})
+    )
+    server = greeted(session, roots={})
+    (question,) = server.answer(ready)
+    assert (question["method"], server.answer({**roots, "id": question["id"]})) == ("roots/list", [])
+    assert server.answer(ready) == []
+    assert [one["result"] for one in server.answer(call("t"))] == [{}]
+    assert (server.misses, server.unused, server.served) == ([], (), 1)
+
+
+def test_a_question_of_the_later_era_stands_in_its_result_and_is_matched_with_its_answers() -> None:
+    wants = {"resultType": "input_required", "inputRequests": {"who": {"method": "elicitation/create"}}, "requestState": "s1"}
+    answers_given = {"inputResponses": {"who": {"action": "accept", "content": {"name": "Ida"}}}, "requestState": "s1"}
+    done = {"content": [], "resultType": "complete"}
+    session = frames(
+        call("t", {}), {"jsonrpc": "2.0", "id": 1, "result": wants},
+        {**call("t", {}, **answers_given), "id": 2}, {"jsonrpc": "2.0", "id": 2, "result": done},
+    )  # fmt: skip
+    server = replay_server(session)
+    assert [one["result"] for one in server.answer(call("t", {}))] == [wants]
+    wrong = {**answers_given, "inputResponses": {"who": {"action": "decline"}}}
+    assert [one["error"]["code"] for one in server.answer(call("t", {}, **wrong))] == [-32004]
+    assert [one["result"] for one in server.answer(call("t", {}, **answers_given))] == [done]
+
+
+async def test_a_person_is_asked_again_by_a_real_client(store: rb.Store) -> None:
+    asked: list[str] = []
+
+    async def person(context: object, params: Any) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": "Ida"})
+
+    def shaken(streams: Any) -> ClientSession:
+        return ClientSession(*streams, elicitation_callback=person)
+
+    server = str(ROOT / "tests" / "mcp" / "asking_server.py")
+    async with stdio_client(parameters([server])) as streams, shaken(streams) as client:
+        record_client(client, store, "ticket")
+        await client.initialize()
+        first = await client.call_tool("greet", {})
+    async with stdio_client(replayed(store, "ticket")) as streams, shaken(streams) as client:
+        await client.initialize()
+        assert await client.call_tool("greet", {}) == first
+    assert first.content[0].text == "hello Ida"  # type: ignore[union-attr]
+    assert asked == ["Who are you?"] * 2

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rath_bridge.plugins import encode as encode
     from rath_bridge.recorder import Recorder as Recorder
     from rath_bridge.recorder import record as record
+    from rath_bridge.replay import ReplayReport as ReplayReport
+    from rath_bridge.replay import areplay as areplay
+    from rath_bridge.replay import replay as replay
     from rath_bridge.session import Session as Session
     from rath_bridge.session import Store as Store
     from rath_bridge.session import message as message
@@ -28,18 +31,20 @@ __version__ = "0.1.0"
 _PUBLIC: Final = {
     "Chunk": "model.chunk", "Draft": "model.chunk", "draft": "model.chunk",
     "Session": "session", "Store": "session", "message": "session", "open_store": "session",
-    "Recorder": "recorder", "record": "recorder",
-    "decode": "plugins", "encode": "plugins",
+    "Recorder": "recorder", "record": "recorder", "areplay": "replay", "ReplayReport": "replay",
+    "decode": "plugins", "encode": "handover",
     "export_packet": "evidence", "verify_packet": "evidence",
 }  # fmt: skip
 
 __all__ = [
-    "Chunk", "Draft", "Recorder", "Session", "Store", "decode", "draft", "encode", "export_packet", "message", "open_store", "record",
-    "verify_packet",
+    "Chunk", "Draft", "Recorder", "ReplayReport", "Session", "Store", "areplay", "decode", "draft", "encode", "export_packet",
+    "message", "open_store", "record", "replay", "verify_packet",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name == "replay":  # the package of that name can be called
+        return import_module("rath_bridge.replay")
     if name in _PUBLIC:
         value = getattr(import_module(f"rath_bridge.{_PUBLIC[name]}"), name)
         globals()[name] = value
@@ -48,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC])
+    return sorted({*globals(), *_PUBLIC, "replay"})

@@ -24,7 +24,11 @@ _log: Final = logging.getLogger("rath_bridge")
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What every adapter has."""
+    """What every adapter has.
+
+    One member is optional: ``player(tape) -> Player | None``, the framework's part of a replay (`rath_bridge.replay.Player`); None
+    where nothing of the framework is on record and it is not in use.
+    """
 
     @property
     def name(self) -> str:

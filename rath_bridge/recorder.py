@@ -69,6 +69,8 @@ class RunHandle:
 
 _recorder: ContextVar[Recorder | None] = ContextVar("rath_bridge_recorder", default=None)
 _run: ContextVar[RunHandle | None] = ContextVar("rath_bridge_run", default=None)
+standin: Final[ContextVar[Recorder | None]] = ContextVar("rath_bridge_standin", default=None)
+"""Set while a replay runs: what a recorder of the user's own store would write goes to this one instead."""
 _all: WeakSet[Recorder] = WeakSet()
 
 
@@ -147,8 +149,8 @@ class Recorder:
         self.id = new_id(8)
         self.trace_id = new_id(16)
         self.strict, self.redactor, self.redact_state, self.record_content = strict, redactor, redact_state, record_content
-        self.store, self.name = session.store, session.name
-        self._session: Session | None = session
+        self.store, self.name = session.store.bound(), session.name  # the background writer has no context of its own
+        self._session: Session | None = replace(session, store=self.store)
         self._limit = spool
         self._queue: deque[Draft | Callable[[], Draft]] = deque()
         self._lost = 0
@@ -292,14 +294,20 @@ class Recorder:
 
     def flush(self) -> bool:
         """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
-        with self._lock:
-            return self._drain(raise_errors=self.strict)
+        writer = self._writer()
+        with writer._lock:
+            return writer._drain(raise_errors=writer.strict)
 
     @property
     def session(self) -> Session:
         """The session as it stands now, everything queued so far included."""
         self.flush()
-        return self._opened().latest()
+        return self._writer()._opened().latest()
+
+    def _writer(self) -> Recorder:
+        """Who writes here: this recorder, or the stand-in of the replay that the caller runs in."""
+        other = standin.get()
+        return self if other is None or other is self or self.store.backend is self.store.kept else other
 
     def _opened(self) -> Session:
         if self._session is None:
@@ -421,6 +429,9 @@ class Recorder:
     # ---------------------------------------------------------------- inside
 
     def _enqueue(self, item: Draft | Callable[[], Draft]) -> bool:
+        writer = self._writer()
+        if writer is not self:
+            return writer._enqueue(item)
         with self._gate:
             full = len(self._queue) >= self._limit
             if full:
@@ -532,13 +543,13 @@ class Recorder:
     def _not_yet_standing(self, batch: list[Draft]) -> list[Draft]:
         """Leave out drafts that stand already: a body's nonce makes its digest unique."""
         tip = self._opened().latest()
-        line = self.store.backend.line(tip.head, self._acknowledged + 1)
+        line = self.store.kept.line(tip.head, self._acknowledged + 1)
         standing = {chunk.body_digest for chunk in line}
         return [item for item in batch if item.body_digest not in standing]
 
     def _write(self, drafts: Sequence[Draft]) -> Appended:
         at = self._opened()
-        done = self.store.backend.append(at.session, at.branch, drafts, head=at.head, on_conflict="serialise")
+        done = self.store.kept.append(at.session, at.branch, drafts, head=at.head, on_conflict="serialise")
         self._acknowledged = done.ref.position
         for fn in tuple(_watchers):
             try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, overload
 from urllib.parse import quote
@@ -85,11 +86,27 @@ def message(role: str, content: str | Sequence[Part], **fields: Any) -> Draft:
     return draft(Message(role=role, parts=parts, **fields))
 
 
+redirect: Final[ContextVar[Callable[[Backend], Backend] | None]] = ContextVar("rath_bridge_redirect", default=None)
+"""Set while a replay runs: every store leads to its scratch, whoever opened it, so that nothing reaches the user's sessions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """What `open_store` returns: sessions by name, over any backend."""
 
-    backend: Backend
+    kept: Backend
+    """The backend that was opened."""
+
+    @property
+    def backend(self) -> Backend:
+        """Where reads and writes go: the backend that was opened, or the scratch of the replay that the caller runs in."""
+        elsewhere = redirect.get()
+        return self.kept if elsewhere is None else elsewhere(self.kept)
+
+    def bound(self) -> Store:
+        """Return the store that this one leads to here, for what goes on where the context is another: a thread, a late write."""
+        backend = self.backend
+        return self if backend is self.kept else Store(backend)
 
     @property
     def url(self) -> str:
@@ -155,7 +172,7 @@ class Store:
         self.close()
 
     def _at(self, ref: Ref) -> Session:
-        return Session(self, ref.session, ref.branch, ref.head, ref.position)
+        return Session(self.bound(), ref.session, ref.branch, ref.head, ref.position)
 
     def __reduce__(self) -> tuple[Callable[..., Store], tuple[str]]:
         if self.url.startswith("memory:"):
@@ -427,7 +444,7 @@ class Session:
     # ------------------------------------------------------------------ inside
 
     def _at(self, ref: Ref) -> Session:
-        return Session(self.store, ref.session, ref.branch, ref.head, ref.position)
+        return Session(self.store.bound(), ref.session, ref.branch, ref.head, ref.position)
 
     def _same_store(self, other: Session) -> None:
         if other.store != self.store:

@@ -10,47 +10,19 @@ from typing import Any, Final, cast
 
 from rath_autogen.items import History, history
 from rath_autogen.natives import from_bytes, to_bytes
-from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Inference
 from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
+from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError
 from rath_bridge.session import Session
 
 NO_CODE: Final = "No code blocks found in the thread."
 """How ``CodeExecutorAgent`` says that it ran nothing."""
 SHOWN: Final = 200
 """Characters of each side that an error shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where a replay leaves the record, with both sides."""
-
-    what: str
-    """``model call of writer``, ``tool call pay`` ..."""
-    found: str
-    expected: str
-    chunk: Digest | None = None
-    """The chunk that was expected; None where the record had nothing left."""
-
-    def __str__(self) -> str:
-        held = f"the record (chunk {self.chunk[:12]})" if self.chunk else "the record"
-        return f"{self.what}: the run has {self.found}, {held} has {self.expected}"
-
-
-class ReplayDivergenceError(RathError, LookupError):
-    """A replay asked for what the record does not hold: compare both sides, or run the changed part live.
-
-    Attributes:
-        divergence: The first one.
-    """
-
-    def __init__(self, divergence: Divergence) -> None:
-        self.divergence = divergence
-        super().__init__(f"the replay diverged from the record: {divergence}")
 
 
 @dataclass(slots=True)

@@ -186,6 +186,7 @@ class _Recorded:
             if place.book is not None:
                 place.book.withheld = True
         call.agent = place.agent
+        inner = getattr(inner, "stands_for", None) or inner  # a replay answers for the model, which is the one on record
         name = getattr(inner, "model", None)
         call.model = name if isinstance(name, str) else None
         call.provider = "openai" if type(inner).__module__.startswith("agents.models.openai_") else None

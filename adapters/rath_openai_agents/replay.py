@@ -32,6 +32,7 @@ from openai.types.responses import (
 from pydantic import TypeAdapter
 
 from rath_bridge.errors import RathError
+from rath_bridge.replay import divergence
 from rath_bridge.session import Session
 from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list, parse, table
@@ -42,16 +43,8 @@ _RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(ModelResponse)
 _ENDED: Final = "it did not end"
 
 
-class ReplayDivergenceError(RathError, AgentsException):
-    """A replay asked for what the record does not hold: compare both sides, or run the changed part live.
-
-    Attributes:
-        divergence: The first one.
-    """
-
-    def __init__(self, divergence: Divergence) -> None:
-        self.divergence = divergence
-        AgentsException.__init__(self, f"the replay diverged from the record: {divergence}")
+class ReplayDivergenceError(divergence.ReplayDivergenceError, AgentsException):
+    """As `rath_bridge.replay.ReplayDivergenceError`, in the SDK's own tree: the SDK passes it on as it is."""
 
 
 class RecordedError(RathError, AgentsException):
@@ -91,11 +84,29 @@ class ReplayModel(Model):
             ReplayDivergenceError: This was not asked then.
             RecordedError: The call failed when it was recorded.
         """
-        return _plain_response(self._reply(args, kwargs))
+        return self.plain(self._reply(args, kwargs))
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Stream the recorded response: each item, its text in one piece, then the end."""
-        reply = self._reply(args, kwargs)
+        async for event in self.streamed(self._reply(args, kwargs)):
+            yield event
+
+    def plain(self, reply: Reply) -> ModelResponse:
+        """Return a recorded response.
+
+        Raises:
+            ReplayDivergenceError: It was not recorded exactly.
+        """
+        self._exact(reply)
+        return _plain_response(reply)
+
+    async def streamed(self, reply: Reply) -> AsyncIterator[Any]:
+        """Stream a recorded response.
+
+        Raises:
+            ReplayDivergenceError: It was not recorded exactly.
+        """
+        self._exact(reply)
         number = 0
         response = _whole_response(reply)
         for index, item in enumerate(response.output):
@@ -123,10 +134,12 @@ class ReplayModel(Model):
             raise ReplayDivergenceError(found)
         if found.body.error is not None:
             raise RecordedError(found.body.error)
-        if found.native is None:
-            held = f"a call that {found.body.observer} saw, without its exact answer"
-            raise ReplayDivergenceError(self.tape.miss(Divergence("model call", "a call", held, found.chunk)))
         return found
+
+    def _exact(self, reply: Reply) -> None:
+        if reply.native is None:
+            held = f"a call that {reply.body.observer} saw, without its exact answer"
+            raise ReplayDivergenceError(self.tape.miss(Divergence("model call", "a call", held, reply.chunk)))
 
 
 def _plain_response(reply: Reply) -> ModelResponse:
@@ -226,16 +239,27 @@ class _Graph:
         known = self._made.get(id(agent))
         if known is not None:
             return known[1]
-        tape = self._tape
         clone = agent.clone(
-            model=ReplayModel(tape, agent=agent.name), model_settings=agent.model_settings, mcp_servers=[],
-            tools=[*self._of_servers(agent), *(_tool(one, tape) for one in agent.tools)],
-            input_guardrails=[_guardrail(one, tape) for one in agent.input_guardrails],
-            output_guardrails=[_guardrail(one, tape) for one in agent.output_guardrails],
+            model=self.model(agent), model_settings=agent.model_settings, mcp_servers=[],
+            tools=[*self._of_servers(agent), *(self.tool(one) for one in agent.tools)],
+            input_guardrails=[self.guardrail(one) for one in agent.input_guardrails],
+            output_guardrails=[self.guardrail(one) for one in agent.output_guardrails],
         )  # fmt: skip
         self._made[id(agent)] = (agent, clone)
         clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
         return clone
+
+    def model(self, agent: Agent[Any]) -> Model:
+        """What answers for an agent's model."""
+        return ReplayModel(self._tape, agent=agent.name)
+
+    def tool(self, tool: Any) -> Any:
+        """What answers for a tool."""
+        return _tool(tool, self._tape)
+
+    def guardrail(self, guardrail: Any) -> Any:
+        """What decides for a guardrail."""
+        return _guardrail(guardrail, self._tape)
 
     def _of_servers(self, agent: Agent[Any]) -> list[Any]:
         """Return the tools of an agent's MCP servers as the record has them: no server is asked."""

@@ -16,29 +16,12 @@ from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Guardrail, Inference, Message, Run, ToolCall, ToolResult
 from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
+from rath_bridge.replay.divergence import Divergence
 from rath_bridge.session import Session
 from rath_openai_agents.items import FRAMEWORK, OUTPUTS, from_bytes, key
 
 _SHOWN: Final = 200
 """Characters of each side that a divergence shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where a replay leaves the record, with both sides."""
-
-    what: str
-    """``model call of Triage: input[3]``, ``tool call pay`` ..."""
-    found: str
-    """What the run has."""
-    expected: str
-    """What the record has."""
-    chunk: Digest | None = None
-    """The chunk that was expected; None where the record has nothing left."""
-
-    def __str__(self) -> str:
-        held = f"the record (chunk {self.chunk[:12]})" if self.chunk else "the record"
-        return f"{self.what}: the run has {self.found}, {held} has {self.expected}"
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +103,11 @@ class Tape:
         """Model calls of the record that the run did not ask for."""
         return tuple(_title(one) for one in self.replies if not one.used and not one.nested)
 
+    @property
+    def left(self) -> tuple[Digest, ...]:
+        """Chunks of those calls."""
+        return tuple(one.chunk for one in self.replies if not one.used and not one.nested)
+
     def miss(self, divergence: Divergence) -> Divergence:
         """Note a divergence and return it."""
         with self._lock:
@@ -129,7 +117,14 @@ class Tape:
     def reply(
         self, items: Sequence[Mapping[str, Any]], request: Mapping[str, Any], agent: str | None = None
     ) -> Reply | Divergence:
-        """Return the recorded answer to a model call, or where it differs from the next one on record."""
+        """Return the recorded answer to a model call, or where it differs from the next one on record (which is a miss)."""
+        found = self.find_reply(items, request, agent)
+        return self.miss(found) if isinstance(found, Divergence) else found
+
+    def find_reply(
+        self, items: Sequence[Mapping[str, Any]], request: Mapping[str, Any], agent: str | None = None
+    ) -> Reply | Divergence:
+        """As `reply`; a difference is only told."""
         items, request = DEFAULT.apply(list(items)), DEFAULT.apply(dict(request))
         keys = tuple(key(item) for item in items)
         asked = _plain(request)
@@ -143,26 +138,36 @@ class Tape:
             wanted = next((one for one in left if not one.nested), None)
         title = "model call" if agent is None else f"model call of {agent}"
         if wanted is None:
-            return self.miss(Divergence(title, _short(items[-1:]), "nothing left"))
-        return self.miss(_difference(title, items, keys, request, wanted))
+            return Divergence(title, _short(items[-1:]), "nothing left")
+        return _difference(title, items, keys, request, wanted)
 
     def answer(self, name: str, call_id: str, arguments: Any) -> Answer | Divergence:
-        """Return how a recorded call ended."""
+        """Return how a recorded call ended; a call that is not on record is a miss."""
+        found = self.find_answer(name, call_id, arguments)
+        return self.miss(found) if isinstance(found, Divergence) else found
+
+    def find_answer(self, name: str, call_id: str, arguments: Any) -> Answer | Divergence:
+        """As `answer`; a difference is only told."""
         with self._lock:
             waiting = self.answers.get(call_id)
             if waiting:
                 self.served += 1
                 return waiting.popleft()
-        return self.miss(Divergence(f"tool call {name}", f"{call_id} with {_short(arguments)}", "no answer to it"))
+        return Divergence(f"tool call {name}", f"{call_id} with {_short(arguments)}", "no answer to it")
 
     def decision(self, stage: str, name: str) -> bool | Divergence:
-        """Return what a guardrail decided."""
+        """Return what a guardrail decided; a check that is not on record is a miss."""
+        found = self.find_decision(stage, name)
+        return self.miss(found) if isinstance(found, Divergence) else found[1]
+
+    def find_decision(self, stage: str, name: str) -> tuple[Digest, bool] | Divergence:
+        """As `decision`, with its chunk; a difference is only told."""
         with self._lock:
             waiting = self.guardrails.get((stage, name))
             if waiting:
                 self.served += 1
-                return waiting.popleft()[1]
-        return self.miss(Divergence(f"{stage} guardrail {name}", "a check", "none left"))
+                return waiting.popleft()
+        return Divergence(f"{stage} guardrail {name}", "a check", "none left")
 
 
 # ------------------------------------------------------------------ reading

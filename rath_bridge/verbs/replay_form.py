@@ -21,6 +21,8 @@ _DROPPED: Final[Mapping[str, frozenset[str]]] = {"inference": frozenset({"usage"
 _VOLATILE: Final = {kind: marked(cls, "volatile") | RESERVED | _DROPPED.get(kind, frozenset()) for kind, cls in KINDS.items()}
 _GENERATED: Final = {kind: tuple(sorted(marked(cls, "generated"))) for kind, cls in KINDS.items()}
 _CALL_KEYS: Final = ("call_id", "tool_call_id")
+_SPAN_IDS: Final = ("parent_id", "span_id", "trace_id")
+"""How attributes of a foreign span are called that name spans and traces."""
 _CONTENT: Final = frozenset({"arguments", "args", "input", "content", "response", "result"})
 """Keys of model output under which an ``id`` is content, not bookkeeping."""
 
@@ -97,6 +99,9 @@ class _Renumber:
                 kept[key] = self._actor(kept[key]) if key == "parent" else name(_category(chunk.kind, key), kept[key])
         if chunk.kind == "message" and isinstance(kept.get("parts"), list):
             kept["parts"] = [_part(part, name) for part in kept["parts"]]
+        elif chunk.kind == "span" and isinstance(kept.get("attributes"), dict):
+            told = cast("dict[str, Any]", kept["attributes"])
+            kept["attributes"] = {key: name("span", item) if key.endswith(_SPAN_IDS) else item for key, item in told.items()}
         elif chunk.kind == "inference" and "output" in kept:
             kept["output"] = _ids(kept["output"], name)
         for key in (

@@ -1,0 +1,200 @@
+"""The SDK's part of a replay: ``Runner.run`` and its twins work on agents that answer from the tape (`rath_bridge.replay`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+from agents import Agent, FunctionTool, GuardrailFunctionOutput, InputGuardrail, RunConfig
+from agents.items import ModelResponse
+from agents.models.interface import Model
+from agents.run import AgentRunner
+
+from rath_bridge.model.digests import Digest
+from rath_bridge.replay import Divergence, Verdict, current_tape, patched
+from rath_bridge.replay import Tape as CoreTape
+from rath_openai_agents.inference import request_of
+from rath_openai_agents.items import item_list, parse
+from rath_openai_agents.record import RecordingModel
+from rath_openai_agents.replay import RecordedError, ReplayModel, _Graph, _output  # pyright: ignore[reportPrivateUsage]
+from rath_openai_agents.run import _Recording  # pyright: ignore[reportPrivateUsage]
+from rath_openai_agents.tape import Answer, Reply, Tape
+
+_ARGUMENTS = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
+
+
+class AgentsPlayer:
+    """Answers for the SDK from a record (source: ``agents.run.AgentRunner``)."""
+
+    def __init__(self, core: CoreTape) -> None:
+        self.core = core
+        self.tape = Tape.of(core.session)
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Let runs work on agents that answer from the record."""
+        with patched(AgentRunner, "run", _run), patched(AgentRunner, "run_streamed", _run_streamed):
+            yield
+
+    @property
+    def unused(self) -> Sequence[Digest]:
+        """Model calls that were not asked for."""
+        return self.tape.left
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why the SDK's part of the record cannot be replayed whole."""
+        return [reason for reason in self.tape.reasons if self.tape.replies and not reason.endswith("gaps are on record")]
+
+    def staged(self, agent: Agent[Any], config: RunConfig | None) -> tuple[Agent[Any], RunConfig]:
+        """Return an agent, and a configuration, of which nothing is asked live unless the tape says so."""
+        config = config or RunConfig()
+        graph = _Stage(self, config)
+        again = replace(
+            config, model=None,
+            input_guardrails=[graph.guardrail(one) for one in config.input_guardrails or ()],
+            output_guardrails=[graph.guardrail(one) for one in config.output_guardrails or ()],
+        )  # fmt: skip
+        return graph.of(agent), again
+
+
+def _staged(agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
+    tape = current_tape()
+    player = tape.player("openai_agents") if tape is not None else None
+    if player is None:
+        return agent
+    agent, options["run_config"] = player.staged(agent, options.get("run_config"))
+    return agent
+
+
+async def _run(original: Callable[..., Any], runner: Any, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:  # noqa: A002
+    return await original(runner, _staged(starting_agent, options), input, **options)
+
+
+def _run_streamed(original: Callable[..., Any], runner: Any, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:  # noqa: A002
+    return original(runner, _staged(starting_agent, options), input, **options)
+
+
+class _Stage(_Graph):
+    """Clones of an agent graph whose every part asks the tape first."""
+
+    def __init__(self, player: AgentsPlayer, config: RunConfig) -> None:
+        super().__init__(player.tape)
+        self._player, self._config = player, config
+
+    def model(self, agent: Agent[Any]) -> Model:
+        given = agent.model if self._config.model is None else self._config.model
+        provider = self._config.model_provider
+        live = given.inner if isinstance(given, RecordingModel) else given
+
+        def real() -> Model:
+            return live if isinstance(live, Model) else provider.get_model(live)
+
+        asking = _AskingModel(self._player, agent.name, live if isinstance(live, Model) else None, real)
+        if isinstance(given, RecordingModel):
+            again = copy.copy(given)
+            again.inner = asking
+            return again
+        return RecordingModel(asking, provider._recorder) if isinstance(provider, _Recording) else asking  # pyright: ignore[reportPrivateUsage]
+
+    def tool(self, tool: Any) -> Any:
+        again = super().tool(tool)
+        if isinstance(tool, FunctionTool):
+            again.on_invoke_tool = self._invoke(tool.name, tool.on_invoke_tool)
+        return again
+
+    def _invoke(self, name: str, live: Callable[..., Any]) -> Callable[..., Any]:
+        core, tape = self._player.core, self._player.tape
+
+        async def invoke(context: Any, arguments: str) -> Any:
+            given = parse(arguments)
+            found = tape.find_answer(name, str(getattr(context, "tool_call_id", "")), given)
+            verdict = core.ask("tool", name, chunk=_chunk(found), arguments=given, expected=_expected(found))
+            if verdict.action == "live":
+                return await live(context, arguments)
+            if verdict.action == "serve":
+                return _output(cast(Answer, found))
+            return verdict.error if verdict.action == "error" else verdict.value
+
+        return invoke
+
+    def guardrail(self, guardrail: Any) -> Any:
+        again = copy.copy(guardrail)
+        stage = "input" if isinstance(guardrail, InputGuardrail) else "output"
+        again.name = name = guardrail.get_name()
+        core, tape = self._player.core, self._player.tape
+        live: Any = cast(Any, guardrail).guardrail_function
+
+        def decide(*arguments: Any) -> Any:
+            found = tape.find_decision(stage, name)
+            missing = isinstance(found, Divergence)
+            verdict = core.ask(
+                "guardrail", name, chunk=None if missing else found[0], expected=found if missing else None
+            )  # fmt: skip
+            if verdict.action == "live" or missing:
+                return live(*arguments)
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=found[1])
+
+        again.guardrail_function = decide
+        return again
+
+
+def _chunk(found: Reply | Answer | Divergence) -> Digest | None:
+    return None if isinstance(found, Divergence) else found.chunk
+
+
+def _expected(found: Any) -> Divergence | None:
+    return found if isinstance(found, Divergence) else None
+
+
+class _AskingModel(ReplayModel):
+    """Answers a model's calls as the tape says."""
+
+    def __init__(self, player: AgentsPlayer, agent: str, stands_for: Model | None, real: Callable[[], Model]) -> None:
+        super().__init__(player.tape, agent=agent)
+        self._core, self._name, self._real = player.core, agent, real
+        self.stands_for = stands_for
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        found, verdict, asked = self._ask(args, kwargs)
+        if verdict.action == "live":
+            return await self._live(verdict).get_response(**asked)
+        return self.plain(_changed(found, verdict))
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        found, verdict, asked = self._ask(args, kwargs)
+        if verdict.action == "live":
+            async for event in self._live(verdict).stream_response(**asked):
+                yield event
+            return
+        async for event in self.streamed(_changed(found, verdict)):
+            yield event
+
+    def _ask(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Reply | Divergence, Verdict, dict[str, Any]]:
+        asked = dict(zip(_ARGUMENTS, args, strict=False)) | dict(kwargs)
+        found = self.tape.find_reply(item_list(asked["input"]), request_of(asked, {}), self._name)
+        verdict = self._core.ask("model", self._name, chunk=_chunk(found), expected=_expected(found))
+        if verdict.prompt is not None:
+            old = asked.get("system_instructions")
+            asked["system_instructions"] = verdict.prompt(old) if callable(verdict.prompt) else verdict.prompt
+        return found, verdict, asked
+
+    def _live(self, verdict: Verdict) -> Model:
+        return verdict.value if verdict.value is not None else self._real()
+
+
+def _changed(found: Reply | Divergence, verdict: Verdict) -> Reply:
+    """Return the reply to serve: the recorded one, or it with another output."""
+    reply = cast(Reply, found)
+    if verdict.action == "serve":
+        if reply.body.error is not None:
+            raise RecordedError(reply.body.error)
+        return reply
+    value: Any = verdict.value
+    if isinstance(value, str):
+        part: dict[str, Any] = {"type": "output_text", "text": value, "annotations": [], "logprobs": []}
+        value = [{"type": "message", "id": "changed", "role": "assistant", "status": "completed", "content": [part]}]
+    return replace(reply, native={**(reply.native or {}), "output": list(value)})

@@ -1,0 +1,129 @@
+"""Two lines over their replay forms: equal, or where they part first (law 5).
+
+Order counts within an actor. How tool calls *end* floats: calls that ran side by side may finish in another order, so each result is
+compared with the result of the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import BlobRef, TreeRef
+from rath_bridge.replay.divergence import Divergence
+from rath_bridge.verbs.replay_form import Step, steps
+
+SHOWN: Final = 200
+"""Characters of each side that a divergence shows."""
+_ABSENT: Final = object()
+
+
+def first_difference(
+    record: Iterable[Chunk], run: Iterable[Chunk], *, until: int | None = None, after: int = -1, excused: Collection[Digest] = ()
+) -> Divergence | None:
+    """Return the first difference of a run from a record, in the order of the record; None where they are equal.
+
+    Args:
+        record: The line that was recorded, oldest first.
+        run: The line that the replay made.
+        until: Compare the record up to this position; what the run has beyond it does not count.
+        after: What stands at or before this position is the same on both.
+        excused: Chunks of the record that a replay does not make again (what ran inside of a call that was served).
+    """
+    ours = _streams(steps(run), after)
+    theirs = _streams([step for step in steps(record) if until is None or step.chunk.position <= until], after, excused)
+    found: list[tuple[int, Divergence]] = []
+    for name, expected in theirs.items():
+        made = ours.get(name, [])
+        for index, step in enumerate(expected):
+            if index >= len(made):
+                what = f"{step.kind}{_of(step)}"
+                held = shown(step.values)
+                found.append((step.chunk.position, Divergence(what, "nothing", held, step.chunk.id)))
+                break
+            if made[index].key != step.key:
+                found.append((step.chunk.position, _differing(made[index], step)))
+                break
+    if found:
+        return min(found, key=lambda one: one[0])[1]
+    if until is not None:
+        return None
+    more = [made[len(theirs.get(name, ()))] for name, made in ours.items() if len(made) > len(theirs.get(name, ()))]
+    if not more:
+        return None
+    step = min(more, key=lambda one: one.chunk.position)
+    return Divergence(f"{step.kind}{_of(step)}", shown(step.values), "nothing left")
+
+
+def _streams(found: Iterable[Step], after: int, excused: Collection[Digest] = ()) -> dict[tuple[str, ...], list[Step]]:
+    streams: dict[tuple[str, ...], list[Step]] = {}
+    for step in found:
+        if step.kind == "session" or step.chunk.position <= after or step.chunk.id in excused:
+            continue
+        name: tuple[str, ...] = (step.actor,)
+        if step.kind == "tool_result" and "call_id" in step.values:
+            name = (step.actor, str(step.values["call_id"]))
+        streams.setdefault(name, []).append(step)
+    return streams
+
+
+def _differing(ours: Step, theirs: Step) -> Divergence:
+    what = f"{theirs.kind}{_of(theirs)}"
+    if ours.kind != theirs.kind:
+        return Divergence(
+            what, f"a {ours.kind}: {shown(ours.values, SHOWN)}", f"a {theirs.kind}: {shown(theirs.values)}", theirs.chunk.id
+        )
+    path, left, right = parting(ours.values, theirs.values)
+    return Divergence(what, shown(left), shown(right), theirs.chunk.id, path or None)
+
+
+def _of(step: Step) -> str:
+    name = step.values.get("name")
+    named = f" {name}" if isinstance(name, str) and step.kind in ("tool_call", "tool_result", "guardrail", "run") else ""
+    return f"{named} of {step.actor}" if step.actor else named
+
+
+def parting(ours: Any, theirs: Any) -> tuple[str, Any, Any]:
+    """Return the path at which two values part first, and what stands there on each side (a word where nothing does)."""
+    path = ""
+    while True:
+        step: tuple[str, Any, Any] | None = None
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            step = _in_maps(cast(Any, ours), cast(Any, theirs))
+        elif isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)):
+            step = _in_lists(cast(Any, ours), cast(Any, theirs))
+        if step is None:
+            return path.removeprefix("."), cast(Any, ours), cast(Any, theirs)
+        path, ours, theirs = path + step[0], step[1], step[2]
+
+
+def _in_maps(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> tuple[str, Any, Any] | None:
+    for name in sorted({*ours, *theirs}, key=str):
+        if not _same(ours.get(name, _ABSENT), theirs.get(name, _ABSENT)):
+            return f".{name}", ours.get(name, _ABSENT), theirs.get(name, _ABSENT)
+    return None
+
+
+def _in_lists(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[str, Any, Any] | None:
+    for index in range(max(len(ours), len(theirs))):
+        one = ours[index] if index < len(ours) else _ABSENT
+        other = theirs[index] if index < len(theirs) else _ABSENT
+        if not _same(one, other):
+            return f"[{index}]", one, other
+    return None
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    return type(ours) is type(theirs) and ours == theirs
+
+
+def shown(value: Any, limit: int = SHOWN) -> str:
+    """Return a value in a line, cut."""
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, (BlobRef, TreeRef)):
+        return f"{'a text or bytes' if isinstance(value, BlobRef) else 'a list or map'} of {value.digest[:12]}"
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

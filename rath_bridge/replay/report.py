@@ -1,0 +1,123 @@
+"""What came of a replay: a frozen value with a text, a JSON form and an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.kinds import Usage
+from rath_bridge.replay.divergence import Divergence
+from rath_bridge.session import Session
+
+EQUAL: Final = 0
+DIVERGED: Final = 1
+NOT_COMPARABLE: Final = 125
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What came of a replay."""
+
+    equal: bool | None
+    """Whether the run did what is on record (law 5); None where that cannot be told (see ``reasons``). Of a what-if: whether it did so
+    up to where it was to part."""
+    served: int = 0
+    """Calls that were answered from the record."""
+    live: int = 0
+    """Calls that were made for real: 0, unless the replay was asked for them."""
+    unused: tuple[Digest, ...] = ()
+    """Recorded calls that the run did not ask for."""
+    misses: tuple[Divergence, ...] = ()
+    """Calls that the record does not hold, in the order in which they occurred."""
+    divergence: Divergence | None = None
+    """The first place where the run left the record, with both sides."""
+    reasons: tuple[str, ...] = ()
+    """Why the record cannot be replayed whole, or compared; empty where it can be."""
+    notes: tuple[str, ...] = ()
+    """What else should be known: another version of a framework, writes that were not done twice."""
+    unknown: tuple[Digest, ...] = ()
+    """Calls whose intent is on record and whose result is not: nobody knows whether they were done; a person decides."""
+    made: tuple[str, ...] = ()
+    """What was made live."""
+    spent: Usage = field(default_factory=Usage)
+    """Tokens that were not spent again: what the model calls that were served had cost."""
+    halted: str | None = None
+    """The call before which a what-if halted."""
+    session: Session
+    """The record."""
+    result: Session | None = None
+    """What the run left: a scratch session in memory; of a what-if, the new branch."""
+    value: Any = field(default=None, compare=False)
+    """What the callable returned."""
+    error: str | None = None
+    """What it raised, where that was not the divergence itself."""
+
+    def __bool__(self) -> bool:
+        return self.equal is True
+
+    @property
+    def exit_status(self) -> int:
+        """0 equal, 1 diverged, 125 not comparable."""
+        return NOT_COMPARABLE if self.equal is None else EQUAL if self.equal else DIVERGED
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Return it for people: the verdict, the counts, then everything that was found."""
+        verdict = {
+            None: "not comparable", True: "equal up to where it parted" if self.made or self.halted else "equal", False: "diverged",
+        }[self.equal]  # fmt: skip
+        name = self.session.name
+        found = [f"{name}: {verdict}"]
+        if self.equal is None:
+            found += [f"  not replayable because {reason}" for reason in self.reasons]
+        counts = [
+            f"{self.served} served",
+            f"{self.live} live",
+            f"{len(self.unused)} unused",
+            f"{_counted(len(self.misses), 'miss')}",
+        ]
+        found.append(f"  {', '.join(counts)}; {self.spent.total_tokens} tokens not spent again")
+        if self.divergence is not None:
+            one = self.divergence
+            found += [
+                f"  first divergence: {one.what}" + (f" at {one.path}" if one.path else ""),
+                f"    the run has     {one.found}",
+                f"    the record has  {one.expected}" + (f"  (chunk {one.chunk[:12]})" if one.chunk else ""),
+            ]
+        found += [f"  unused: chunk {name[:12]}" for name in self.unused[:10]]
+        found += [f"  unknown whether it was done: chunk {name[:12]}" for name in self.unknown]
+        found += [f"  note: {note}" for note in self.notes]
+        if self.halted:
+            found.append(f"  halted before the {self.halted}")
+        if self.error:
+            found.append(f"  the run ended with {self.error}")
+        if self.result is not None and self.result.store == self.session.store:
+            found.append(f"  recorded on {self.result.name}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        usage = {name: getattr(self.spent, name) for name in ("input_tokens", "output_tokens")}
+        return {
+            "session": self.session.name, "head": self.session.head, "equal": self.equal, "exit_status": self.exit_status,
+            "served": self.served, "live": self.live, "made": list(self.made), "unused": list(self.unused),
+            "misses": [one.as_json() for one in self.misses],
+            "divergence": None if self.divergence is None else self.divergence.as_json(),
+            "reasons": list(self.reasons), "notes": list(self.notes), "unknown": list(self.unknown),
+            "tokens_not_spent": {**usage, "total_tokens": self.spent.total_tokens}, "halted": self.halted, "error": self.error,
+            "branch": None if self.result is None or self.result.store != self.session.store else self.result.name,
+        }  # fmt: skip
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}es"
+
+
+def in_order(session: Session, names: Sequence[Digest]) -> tuple[Digest, ...]:
+    """Return chunks in the order of the record, each once."""
+    wanted = set(names)
+    return tuple(chunk.id for chunk in session.chunks() if chunk.id in wanted) if wanted else ()

@@ -1,0 +1,237 @@
+"""`replay`: the user's code runs, models and tools answer from the record, and nothing reaches the user's sessions (law 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rath_bridge.errors import RathError
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest
+from rath_bridge.recorder import Recorder, enter, leave, standin
+from rath_bridge.replay.comparing import first_difference
+from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
+from rath_bridge.replay.effects import Policy
+from rath_bridge.replay.inside import inside_of_served
+from rath_bridge.replay.players import players
+from rath_bridge.replay.report import ReplayReport, in_order
+from rath_bridge.replay.tape import Tape
+from rath_bridge.session import Session, Store, redirect
+from rath_bridge.store.overlay import OverlayBackend
+from rath_bridge.store.protocol import Backend
+
+Place = Chunk | Digest | int
+
+
+def replay(
+    session: Session,
+    run: Callable[..., Any],
+    *,
+    until: Place | None = None,
+    then: str = "halt",
+    overrides: Mapping[Any, Any] | None = None,
+    policy: Policy | None = None,
+    allow_effects: bool = False,
+    after: Place | None = None,
+) -> ReplayReport:
+    """Run code again on a record: models and tools of every framework are served from it, and nothing live is called.
+
+    Args:
+        session: The record.
+        run: What was run: a function without arguments (it opens what it needs; its recordings go to a scratch in memory), or one that
+            takes the session to begin with (a scratch that holds what stood there before the first run, or up to ``after``): wrapped
+            runnables are such functions.
+        until: Serve the record up to this chunk (position, digest or `Chunk`), then go on as ``then`` says.
+        then: ``halt`` or ``live``.
+        overrides: What to change: a chunk to its new answer (a value, a map of paths such as ``body.result.rows[0]``, or a function of
+            the old value); ``model:AGENT`` to the framework's own model; ``prompt:AGENT`` to instructions; ``tool:NAME`` to a
+            function of the arguments, or a result.
+        policy: Tool name or pattern to ``live``, ``error``, ``fail`` (what becomes of a call that the record does not hold), ``pure``,
+            ``reads``, ``writes`` (what the tool does), or a `ToolPolicy` with both.
+        allow_effects: Let writes that are on record be done again where the run goes on live.
+        after: What stands up to this chunk is there already when the run begins.
+
+    Returns:
+        What came of it; a divergence is a finding, not an exception.
+
+    Raises:
+        ValueError: An argument means nothing for this record; nothing was run.
+    """
+    playing = _Replay.of(session, until, then, overrides, policy, allow_effects, after)
+    if playing.may_run:
+        with playing.stage() as scratch:
+            playing.value = _called(run, scratch, playing)
+    return playing.report()
+
+
+async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> ReplayReport:
+    """Async twin of `replay`: ``run`` may be a coroutine function, or an `rath_bridge.transform.AsyncTransform`."""
+    playing = _Replay.of(session, *(options.pop(name, default) for name, default in _OPTIONS.items()))
+    if options:
+        raise TypeError(f"areplay() got unexpected arguments: {', '.join(options)}")
+    if playing.may_run:
+        with playing.stage() as scratch:
+            call = getattr(run, "acall", None) or run
+            found = call(scratch()) if _takes_a_session(call) else call()
+            playing.value = await found if inspect.isawaitable(found) else found
+    return playing.report()
+
+
+_OPTIONS: Mapping[str, Any] = {
+    "until": None, "then": "halt", "overrides": None, "policy": None, "allow_effects": False, "after": None,
+}  # fmt: skip
+
+
+def _called(run: Callable[..., Any], scratch: Callable[[], Session], playing: _Replay) -> Any:
+    found = run(scratch()) if _takes_a_session(run) else run()
+    if not inspect.iscoroutine(found):
+        return found
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(found)
+    found.close()
+    raise RuntimeError("a coroutine cannot be replayed from inside of a running loop: use await rath_bridge.areplay(...)")
+
+
+def _takes_a_session(run: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(run).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
+
+
+@dataclass(slots=True)
+class _Replay:
+    """One replay, from its arguments to its report."""
+
+    tape: Tape
+    problems: tuple[str, ...]
+    scratch: OverlayBackend
+    value: Any = None
+    error: str | None = None
+    reasons: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, session: Session, until: Any, then: str, overrides: Any, policy: Any, allow_effects: bool, after: Any) -> _Replay:
+        session = Session(session.store.bound(), session.session, session.branch, session.head, session.position)
+        tape = Tape.of(
+            session, until=until, then=then, overrides=overrides, policy=policy, allow_effects=allow_effects, after=after
+        )  # fmt: skip
+        tape.players, problems = players(tape)
+        hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after}
+        return cls(tape, problems, OverlayBackend(session.store.kept, session=session.session, hidden=hidden))
+
+    @property
+    def may_run(self) -> bool:
+        """A framework that has something on record, and cannot serve it, would run live."""
+        return not self.problems
+
+    @contextmanager
+    def stage(self) -> Generator[Callable[[], Session]]:
+        """Set everything up: the tape is current, what is recorded goes to the scratch, frameworks answer from the record."""
+        record = self.tape.session
+        store = Store(self.scratch)
+        if self.tape.after >= 0:
+            self.scratch.stand(record.session, record.branch, self.tape.held.chunks[self.tape.after].id)
+        with ExitStack() as undo:
+            token = redirect.set(self._elsewhere)
+            undo.callback(redirect.reset, token)
+            recorder = Recorder.late(store, record.name)
+            undo.callback(recorder.close)
+            other = standin.set(recorder)
+            undo.callback(standin.reset, other)
+            undo.callback(leave, enter(recorder, None))
+            undo.enter_context(self.tape.current())
+            for player in self.tape.players.values():
+                undo.enter_context(player.installed())
+            try:
+                yield lambda: self._beginning(store)
+            except (ReplayDivergenceError, ReplayHaltedError):
+                pass  # it is on the tape
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; so it may have done then
+                if not self._is_ours(error):
+                    self.error = f"{type(error).__name__}: {error}"[:2000]
+            except SystemExit as error:
+                if error.code not in (None, 0):
+                    self.error = f"SystemExit: {error.code}"
+
+    def _is_ours(self, error: BaseException) -> bool:
+        """Tell whether a framework has wrapped our own error."""
+        seen: set[int] = set()
+        at: BaseException | None = error
+        while at is not None and id(at) not in seen:
+            seen.add(id(at))
+            if isinstance(at, (ReplayDivergenceError, ReplayHaltedError)):
+                return True
+            at = at.__cause__ or at.__context__
+        return bool(self.tape.misses or self.tape.halted)
+
+    def _elsewhere(self, backend: Backend) -> Backend:
+        self.scratch.over(backend)
+        return self.scratch
+
+    def _beginning(self, store: Store) -> Session:
+        """The session that a run of one argument begins with: what stood there before the first run began."""
+        record, chunks = self.tape.session, self.tape.held.chunks
+        if self.tape.after < 0:
+            first = next((chunk.position for chunk in chunks if chunk.run is not None), len(chunks))
+            self.scratch.stand(record.session, record.branch, chunks[max(first - 1, 0)].id)
+        return store.session(record.name)
+
+    # ---------------------------------------------------------------- afterwards
+
+    def made(self) -> Session | None:
+        """The session that the run has left in the scratch: that of the record's name, else the only one."""
+        store, record = Store(self.scratch), self.tape.session
+        own = self.scratch.own()
+        for name in (record.name, record.session):
+            if any(ref.name == name for ref in own):
+                return store.session(name)
+        return store.session(own[0].name) if len(own) == 1 else None
+
+    def report(self) -> ReplayReport:
+        """Compare what the run has left with the record."""
+        tape, record = self.tape, self.tape.session
+        reasons = [*self.problems, *tape.held.faults]
+        for player in tape.players.values():
+            reasons += [reason for reason in player.reasons if reason not in reasons]
+        made = self.made() if self.may_run else None
+        divergence = tape.divergence or (self._compared(made) if self.may_run else None)
+        asked_for_less = tape.parted or tape.halted is not None
+        unused = [] if asked_for_less else [name for one in tape.players.values() for name in one.unused]
+        inside = inside_of_served(tape)
+        unused = [name for name in unused if name not in tape.answered and name not in inside]
+        equal = None if reasons else divergence is None
+        return ReplayReport(
+            equal=equal, served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
+            misses=tuple(tape.misses), divergence=divergence, reasons=tuple(reasons), notes=tuple(self._notes()),
+            unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
+            session=record, result=made, value=self.value, error=self.error,
+        )  # fmt: skip
+
+    def _compared(self, made: Session | None) -> Divergence | None:
+        tape = self.tape
+        until = tape.until
+        if tape.overrides.first is not None:
+            until = min(tape.overrides.first - 1, tape.overrides.first - 1 if until is None else until)
+        elif tape.parted and until is None:
+            return None  # a model or a tool was changed: there is no chunk up to which both sides must be the same
+        try:
+            return first_difference(
+                tape.held.chunks, made.chunks() if made is not None else (), until=until, after=tape.after,
+                excused=inside_of_served(tape),
+            )  # fmt: skip
+        except RathError as error:
+            self.reasons.append(str(error))
+            return None
+
+    def _notes(self) -> list[str]:
+        tape = self.tape
+        return [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]

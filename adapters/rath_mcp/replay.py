@@ -67,6 +67,7 @@ class ReplayServer:
     _last: dict[str, Exchange] = field(default_factory=dict[str, Exchange])
     _parked: dict[str, Parked] = field(default_factory=dict[str, Parked])
     _asked: int = 0
+    _greeted: bool = False
     _client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The capabilities of a client of the era with a handshake."""
 
@@ -94,7 +95,7 @@ class ReplayServer:
             return []
         request_id, method, params = message["id"], message["method"], message.get("params")
         if method == "initialize":
-            self._client = mapping(mapping(params).get("capabilities"))
+            self._greeted, self._client = True, mapping(mapping(params).get("capabilities"))
             return [result(request_id, self._hello(params))]
         if method == "server/discover":
             return [self._discovered(request_id)]
@@ -169,6 +170,9 @@ class ReplayServer:
                 told.append(message)
             elif token is not None:
                 told.append({**message, "params": {**message["params"], "progressToken": token}})
+        wanted = mapping(mapping(mapping(one.answer).get("result")).get("inputRequests"))
+        if wanted and self._greeted:
+            return [*told, *self._questions(one, wanted, request_id, params)]
         if one.answer is not None:
             return [*told, {"jsonrpc": "2.0", "id": request_id, **one.answer}]
         if not one.given_up:
@@ -176,6 +180,21 @@ class ReplayServer:
         if self.hold:
             return told
         return [*told, error(request_id, TIMEOUT, f"on record the client gave up waiting: {one.reason or 'no answer'}")]
+
+    def _questions(self, one: Exchange, wanted: Mapping[str, Any], request_id: Any, params: Any) -> list[Json | Asked]:
+        """What the later era puts into a result and asks for again, told in the era in which the server asks by itself."""
+        asked = _first(one.params)
+        for after in self.exchanges:
+            said = mapping(mapping(after.params).get("inputResponses"))
+            waiting = self._waiting.get(after.key, [])
+            if said and after in waiting and after.method == one.method and _first(after.params) == asked:
+                waiting.remove(after)
+                found: list[Json | Asked] = [
+                    Asked(mapping(ask).get("method", ""), mapping(ask).get("params"), {"result": said.get(name)})
+                    for name, ask in wanted.items()
+                ]
+                return [*found, *self._again(after, request_id, params)]
+        return [error(request_id, CLOSED, "on record the client was asked for input, and never went on")]
 
     def _miss(self, request_id: Any, method: str, params: Any) -> Json:
         name = name_of(method, params)
@@ -219,6 +238,11 @@ class ReplayServer:
 
 
 _US: Final = {"name": "rath-bridge replay", "version": "1"}
+
+
+def _first(params: Any) -> Json:
+    """A request as it was before its client had answered anything."""
+    return {key: value for key, value in _without_meta(params).items() if key not in ("inputResponses", "requestState")}
 
 
 def _without_meta(params: Any) -> Json:

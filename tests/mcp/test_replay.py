@@ -307,12 +307,21 @@ def test_what_was_asked_because_of_a_notification_is_asked_then() -> None:
 
 def test_a_question_of_the_later_era_stands_in_its_result_and_is_matched_with_its_answers() -> None:
     wants = {"resultType": "input_required", "inputRequests": {"who": {"method": "elicitation/create"}}, "requestState": "s1"}
-    answers_given = {"inputResponses": {"who": {"action": "accept", "content": {"name": "Ida"}}}, "requestState": "s1"}
+    answers_given: dict[str, Any] = {
+        "inputResponses": {"who": {"action": "accept", "content": {"name": "Ida"}}},
+        "requestState": "s1",
+    }
     done = {"content": [], "resultType": "complete"}
     session = frames(
         call("t", {}), {"jsonrpc": "2.0", "id": 1, "result": wants},
         {**call("t", {}, **answers_given), "id": 2}, {"jsonrpc": "2.0", "id": 2, "result": done},
     )  # fmt: skip
+    older = greeted(session, elicitation={})  # to a client of the era in which servers ask by themselves
+    (question,) = older.answer({**call("t", {}), "id": 5})
+    assert question["method"] == "elicitation/create"
+    said = {"jsonrpc": "2.0", "id": question["id"], "result": answers_given["inputResponses"]["who"]}
+    assert older.answer(said) == [{"jsonrpc": "2.0", "id": 5, "result": done}]
+    assert older.unused == ()
     server = replay_server(session)
     assert [one["result"] for one in server.answer(call("t", {}))] == [wants]
     wrong = {**answers_given, "inputResponses": {"who": {"action": "decline"}}}

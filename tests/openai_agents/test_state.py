@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from agents import Agent, MaxTurnsExceeded, RunState, function_tool
 import rath_bridge as rb
 from rath_bridge.errors import DecodeError, UnsupportedError
 from rath_openai_agents import StateResumedError, checkpoint, wrap
+from tests.cli_store import run as cli
 from tests.openai_agents.scripted import bodies, call, get_weather, go, said, say, solo, step, whole
 
 PAID: list[int] = []
@@ -25,6 +27,11 @@ def nobody_paid() -> None:
 def pay(amount: int) -> str:
     PAID.append(amount)
     return f"paid {amount}"
+
+
+@function_tool
+def look(number: int) -> str:
+    return f"invoice {number}"
 
 
 def payer() -> Agent[Any]:
@@ -68,6 +75,46 @@ async def test_a_newer_version_is_kept_and_shown(store: rb.Store) -> None:
     assert rb.encode(s, "openai_agents", "state")[0] == state
     (kept,) = bodies(s, "checkpoint")
     assert kept.envelope["schema_version"] == "9.7"
+
+
+STATES = sorted((Path(__file__).parent / "run_states").glob("v*.json"))
+
+
+@pytest.mark.parametrize("file", STATES, ids=[file.stem for file in STATES])
+async def test_states_of_old_releases_are_kept_shown_and_resumed(store: rb.Store, file: Path) -> None:
+    """Snapshots as releases 0.8.4 to 0.24.0 wrote them (``run_states/make.py``)."""
+    state = json.loads(file.read_text())
+    s = whole(store.create("s").append(*rb.decode(state)))
+    home, report = rb.encode(s, "openai_agents", "state")
+    assert json.dumps(home) == json.dumps(state)
+    assert report.exact
+    assert said(s) == [
+        ("user", "pay invoice 4711"), ("assistant", "look#c1"), ("tool", "=invoice 4711#c1"), ("assistant", "pay#c2"),
+    ]  # fmt: skip
+    assert [(one.phase, one.call_id, one.subject["arguments"]) for one in bodies(s, "approval")] == [
+        ("asked", "c2", {"amount": 5})
+    ]
+    assert bodies(s, "checkpoint")[0].envelope["schema_version"] == file.stem[1:].replace("_", ".")
+    agent: Any = Agent(name="Payer", instructions="pay", model=solo([say("done")]).model, tools=[look, pay])
+    restored: Any = await RunState.from_json(agent, home)
+    restored.approve(restored.get_interruptions()[0])
+    result = await wrap(agent, store, "s").run(restored)
+    assert (result.final_output, PAID) == ("done", [5])
+    assert [one.phase for one in bodies(whole(store.session("s")), "approval")] == ["asked", "granted"]
+
+
+async def test_a_newer_state_is_shown_by_the_command_line(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    file = tmp_path / "paused.json"
+    file.write_text(json.dumps({**await paused(), "$schemaVersion": "9.7", "something_new": {"deep": [1]}}))
+    done = cli("import", "--from", "openai_agents", str(file), "--as", "s", store=url)
+    assert done.exit_code == 0, done.output
+    with rb.open_store(url) as store:
+        (chunk,) = [chunk for chunk in store.session("s") if chunk.kind == "checkpoint"]
+        assert rb.encode(store.session("s"), "openai_agents", "state")[0]["something_new"] == {"deep": [1]}
+    shown = cli("show", chunk.id, store=url).output
+    assert "run_state" in shown
+    assert "9.7" in shown
 
 
 async def test_damaged_and_missing_states_are_named(store: rb.Store) -> None:

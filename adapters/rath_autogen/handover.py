@@ -8,13 +8,16 @@ from typing import Any, Final, cast
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
-from autogen_agentchat.teams import Swarm
+from autogen_agentchat.teams import MagenticOneGroupChat, Swarm
 
+from rath_autogen.capture import captured, members
 from rath_autogen.chat import chat_messages
 from rath_autogen.context import llm_messages
 from rath_autogen.encode import agent_state
 from rath_autogen.items import History, Item, history
-from rath_autogen.natives import dump, message_key
+from rath_autogen.natives import dump, from_bytes, message_key, to_bytes
+from rath_autogen.restore import restored
+from rath_autogen.viewpoints import seated
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Handoff
 from rath_bridge.model.parts import TextPart
@@ -90,9 +93,19 @@ async def prepare(runner: Any, session: Session, since: int | None) -> Handover:
         held = replace(held, items=tuple(item for item in held.items if item.chunk.position > since))
     if isinstance(runner, Swarm):
         return _to_swarm(runner, session, held)
+    if since is None and held.items and members(runner) and not isinstance(runner, MagenticOneGroupChat):
+        return await _to_team(runner, held)
     messages, report = chat_messages(held, plain=True)
     pairs = {message.id: row.chunk for message, row in zip(messages, report.manifest, strict=True)}
     return Handover(report.manifest, report.losses, known=pairs, task=messages or None)
+
+
+async def _to_team(team: Any, held: History) -> Handover:
+    """The transcript as the participants' model contexts; the team goes on without a task, as it does after a run of its own."""
+    state, report = seated(from_bytes(to_bytes(await captured(team))), team, held)
+    losses = list(report.losses)
+    await restored(team, state, lambda path, what: losses.append(Loss(None, path, what)))
+    return Handover(report.manifest, tuple(losses))
 
 
 def _to_swarm(swarm: Any, session: Session, held: History) -> Handover:

@@ -18,6 +18,7 @@ from rath_autogen.runner import Wrapped
 from rath_autogen.shape import fits
 from rath_autogen.state import checkpoint, join
 from rath_autogen.structured import register_structured
+from rath_autogen.viewpoints import seated
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import DecodeError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
@@ -75,8 +76,8 @@ async def load_team_state(runner: Any, source: Session | Mapping[str, Any]) -> L
     """Make an agent or a team go on where the saved one stopped.
 
     Takes the latest state of a session that fits (`save_team_state`, or a state of AutoGen's own that was imported); what was said after
-    it, by whomever, reaches every participant as received messages. A session without a state is handed over as its transcript: to an
-    agent as its model context, to a team as received messages. Calls that were cut off are closed, and who was cut off is asked again.
+    it, by whomever, reaches every participant as received messages. A session without a state is handed over as its transcript: as
+    the model context of an agent, or of each agent of a team. Calls that were cut off are closed, and who was cut off is asked again.
 
     Args:
         runner: An agent or a team with the same participants, fresh or used, that is not running. Termination conditions, tools and
@@ -100,7 +101,9 @@ async def load_team_state(runner: Any, source: Session | Mapping[str, Any]) -> L
         since = replace(held, items=tuple(item for item in held.items if item.chunk.position > chunk.position))
         state = await in_thread(join, chunk, source.store.backend.objects)
     elif members(inner):
-        state = from_bytes(to_bytes(await captured(inner)))
+        state, report = seated(from_bytes(to_bytes(await captured(inner))), inner, held)
+        losses = (await _load(inner, state, None, report.losses)).losses
+        return LossReport(losses, report.manifest)
     else:
         messages, report = llm_messages(held)
         losses = (await _load(inner, agent_state(messages), None, report.losses)).losses

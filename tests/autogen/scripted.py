@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from autogen_core import FunctionCall
@@ -31,3 +32,21 @@ def says(text: str, thought: str | None = None) -> CreateResult:
 
 def dumped(messages: Any) -> list[dict[str, Any]]:
     return [dump(message) for message in messages]
+
+
+LEDGER = json.dumps(
+    {
+        key: {"reason": "r", "answer": answer}
+        for key, answer in {
+            "is_request_satisfied": False,
+            "is_in_loop": False,
+            "is_progress_being_made": True,
+            "next_speaker": "a",
+            "instruction_or_question": "work",
+        }.items()
+    }
+)
+DONE = LEDGER.replace(
+    '"is_request_satisfied": {"reason": "r", "answer": false', '"is_request_satisfied": {"reason": "r", "answer": true'
+)
+"""What the orchestrator of MagenticOne is told: that a works, and that all is done."""

@@ -27,8 +27,7 @@ from rath_autogen import (
 )
 from rath_autogen.natives import VOLATILE, dump
 from rath_bridge.errors import UnsupportedError
-from tests.autogen.scripted import INFO, asks, client, says
-from tests.autogen.test_team_state import DONE, LEDGER
+from tests.autogen.scripted import DONE, INFO, LEDGER, asks, client, says
 
 HELLO = [UserMessage(content="hello", source="user")]
 paid: list[int] = []

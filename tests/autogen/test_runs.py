@@ -11,7 +11,7 @@ from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import HandoffTermination, TextMentionTermination
 from autogen_agentchat.messages import HandoffMessage, TextMessage, ToolCallRequestEvent
-from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, MagenticOneGroupChat, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, UserMessage
@@ -22,7 +22,7 @@ from rath_autogen import RecordingChatCompletionClient, wrap
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.kinds import Message, Run
 from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
-from tests.autogen.scripted import asks, client, dumped, says
+from tests.autogen.scripted import DONE, asks, client, dumped, says
 
 
 async def pay(n: int) -> str:
@@ -258,6 +258,15 @@ def foreign(store: rb.Store) -> rb.Session:
 BEFORE = [("user", None, "yes"), ("assistant", None, ""), ("tool", None, ""), ("assistant", None, "sure?"), ("user", None, "yes")]
 
 
+CONTEXT = ["UserMessage", "AssistantMessage", "FunctionExecutionResultMessage", "AssistantMessage", "UserMessage"]
+"""What stands before, in the model context of an agent."""
+
+
+async def known(team: Any) -> list[str]:
+    """What the first agent of a team knows, by type."""
+    return [type(message).__name__ for message in await team._participants[0].model_context.get_messages()]
+
+
 async def test_an_agent_continues_a_foreign_session_with_each_message_once(store: rb.Store) -> None:
     one = agent("a", "then done", "and more")
     wrapped = wrap(one)
@@ -296,21 +305,27 @@ async def test_a_swarm_that_handed_to_its_user_is_resumed_by_a_message(store: rb
     assert texts[texts.index("I am back") + 1] == "welcome back"
 
 
-async def test_a_team_continues_with_task_messages_and_names_what_it_loses(store: rb.Store) -> None:
+async def test_a_team_continues_with_the_history_as_its_agents_contexts(store: rb.Store) -> None:
     wrapped = wrap(RoundRobinGroupChat([agent("a", "one", "two")], max_turns=1))
     session = await wrapped.acall(foreign(store))
     assert told(session) == [*BEFORE, ("assistant", "a", "one")]
-    losses = runs(session)[0].attributes["losses"]
-    assert [loss[2] for loss in losses] == [
+    assert "losses" not in runs(session)[0].attributes
+    again = await wrapped.acall(session.append(rb.message("user", "more")))
+    assert told(again) == [*BEFORE, ("assistant", "a", "one"), ("user", None, "more"), ("assistant", "a", "two")]
+    assert await known(wrapped.runner) == [*CONTEXT, "AssistantMessage", "UserMessage", "AssistantMessage"]
+
+
+async def test_magentic_one_continues_with_task_messages_and_names_what_it_loses(store: rb.Store) -> None:
+    """It clears its agents' contexts for every plan: a task is the one way in."""
+    model = client("facts", "plan", DONE, "the answer")
+    session = await wrap(MagenticOneGroupChat([agent("a")], model)).acall(foreign(store))
+    assert told(session)[:5] == BEFORE
+    assert told(session)[-1][2] == "the answer"
+    assert [loss[2] for loss in runs(session)[0].attributes["losses"]] == [
         "no chat message of AutoGen holds a tool_call: left out",
         "no chat message of AutoGen holds a tool_call_response: left out",
         "stands as a user's message in AutoGen's model contexts",
     ]
-    again = await wrapped.acall(session.append(rb.message("user", "more")))
-    assert told(again) == [*BEFORE, ("assistant", "a", "one"), ("user", None, "more"), ("assistant", "a", "two")]
-    member = wrapped.runner._participants[0]
-    texts = [m.content for m in await member.model_context.get_messages()]
-    assert texts == ["yes", "sure?", "yes", "one", "more", "two"]
 
 
 async def test_a_team_that_is_given_another_line_starts_afresh(store: rb.Store) -> None:
@@ -319,8 +334,7 @@ async def test_a_team_that_is_given_another_line_starts_afresh(store: rb.Store) 
     left = await wrapped.acall(base.fork("left"))
     right = await wrapped.acall(base.fork("right"))
     assert (told(left)[-1][2], told(right)[-1][2]) == ("one", "two")
-    texts = [m.content for m in await wrapped.runner._participants[0].model_context.get_messages()]
-    assert texts == ["yes", "sure?", "yes", "two"]
+    assert await known(wrapped.runner) == [*CONTEXT, "AssistantMessage"]
 
 
 async def test_history_that_was_encoded_by_hand_is_known(store: rb.Store) -> None:

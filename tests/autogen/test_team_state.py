@@ -24,7 +24,7 @@ import rath_bridge as rb
 from rath_autogen import load_team_state, save_team_state, wrap
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import DecodeError, UnsupportedError
-from tests.autogen.scripted import asks, client, dumped
+from tests.autogen.scripted import DONE, LEDGER, asks, client, dumped
 
 
 class Answer(BaseModel):
@@ -132,23 +132,6 @@ async def test_every_kind_resumes_in_a_fresh_process(sqlite_url: str) -> None:
     done = await in_thread(subprocess.run, [sys.executable, "-c", FRESH, sqlite_url], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(rest) for _, rest in KINDS]
-
-
-LEDGER = json.dumps(
-    {
-        key: {"reason": "r", "answer": answer}
-        for key, answer in {
-            "is_request_satisfied": False,
-            "is_in_loop": False,
-            "is_progress_being_made": True,
-            "next_speaker": "a",
-            "instruction_or_question": "work",
-        }.items()
-    }
-)
-DONE = LEDGER.replace(
-    '"is_request_satisfied": {"reason": "r", "answer": false', '"is_request_satisfied": {"reason": "r", "answer": true'
-)
 
 
 async def test_magentic_one_keeps_its_ledger_and_thread(store: rb.Store) -> None:
@@ -395,8 +378,9 @@ async def test_a_session_without_a_state_is_handed_over_as_its_transcript(store:
     await load_team_state(one, session)
     assert [type(m).__name__ for m in context(one)] == ["UserMessage", "AssistantMessage"]
     report = await load_team_state(team, session)
-    assert [loss.what for loss in report.losses] == ["stands as a user's message in AutoGen's model contexts"]
+    assert report.exact
     assert len((await _manager(team))._message_thread) == 2
+    assert [type(m).__name__ for m in context(team._participants[2])] == ["UserMessage", "AssistantMessage"]
 
 
 async def test_an_agents_open_call_is_closed(store: rb.Store) -> None:

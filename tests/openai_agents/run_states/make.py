@@ -59,7 +59,6 @@ async def main() -> None:
     found = state.to_json()
     name = f"v{found['$schemaVersion'].replace('.', '_')}"
     (Path(__file__).parent / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    print(name)
 
 
 if __name__ == "__main__":

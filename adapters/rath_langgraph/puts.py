@@ -101,7 +101,7 @@ class Put:
         foreign = list(self.backend.line(place.head, start))
         line.marks[where] = (place.head, place.position)
         for chunk in foreign:
-            if chunk.kind == "checkpoint" and chunk.run == line.run:
+            if chunk.kind == "checkpoint" and chunk.run == line.run and chunk.body_bytes is not None:
                 body = cast(Checkpoint, chunk.body)
                 if body.checkpoint_id != self.checkpoint["id"] and body.checkpoint_id is not None:
                     self._pass(where, body.checkpoint_id)

@@ -32,6 +32,7 @@ from rath_bridge.model.chunk import Chunk, Key, draft
 from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
+from rath_langgraph.forgetting import forget_thread
 from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
@@ -271,13 +272,16 @@ class RathSaver(BaseCheckpointSaver[Any]):
                 _guard.reset(token)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Forget a thread: its checkpoints are not found any more, and its messages leave the transcript."""
-        upkeep.delete_thread(self._threads, thread_id)
+        """Forget a thread: its checkpoints are not found any more, and what nothing else stands on is erased.
+
+        Its session keeps one boundary chunk that tells so; a copied thread stays whole.
+        """
+        forget_thread(self._threads, thread_id)
         if self.fallback is not None:
             self.fallback.delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Forget the checkpoints whose metadata has one of these ``run_id``, in all threads and namespaces."""
+        """Forget the checkpoints whose metadata has one of these ``run_id``, in all threads and namespaces; see `delete_thread`."""
         upkeep.delete_for_runs(self._threads, run_ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

@@ -189,11 +189,12 @@ class Threads:
         name = cast(Run, chunk.body).attributes.get("session")
         refs = self.store.backend.refs(split_name(name)[0]) if isinstance(name, str) else []
         for ref in [*refs, *(self.store.backend.refs() if not refs else [])]:
-            if self._stands_on(ref, chunk):
+            if self.stands_on(ref, chunk):
                 return (ref.session, ref.branch)
         return None
 
-    def _stands_on(self, ref: Ref, chunk: Chunk) -> bool:
+    def stands_on(self, ref: Ref, chunk: Chunk) -> bool:
+        """Whether a chunk stands on the line of a ref."""
         if ref.position < chunk.position:
             return False
         return next(self.store.backend.line(ref.head, chunk.position, chunk.position + 1)).id == chunk.id
@@ -202,15 +203,15 @@ class Threads:
         """The branch on which a checkpoint is the last of its run."""
         for ref in self._candidates(line, chunk):
             later = self.store.backend.line(ref.head, chunk.position + 1)
-            if not any(c.kind == "checkpoint" and c.run == line.run for c in later):
+            if not any(c.kind == "checkpoint" and c.run == line.run and c.body_bytes is not None for c in later):
                 return (ref.session, ref.branch)
         return None
 
     def _candidates(self, line: Line, chunk: Chunk) -> Iterator[Ref]:
         """The branches that hold a chunk: of the thread's own session, its own first, else of any."""
-        here = [ref for ref in self.store.backend.refs(line.where[0]) if self._stands_on(ref, chunk)]
+        here = [ref for ref in self.store.backend.refs(line.where[0]) if self.stands_on(ref, chunk)]
         here.sort(key=lambda ref: ref.branch != line.where[1])
-        yield from here or (ref for ref in self.store.backend.refs() if self._stands_on(ref, chunk))
+        yield from here or (ref for ref in self.store.backend.refs() if self.stands_on(ref, chunk))
 
     def append(self, line: Line, where: Where, drafts: Sequence[Draft]) -> Appended:
         """Append behind whatever stands on a branch now."""

@@ -14,10 +14,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.errors import NameInUseError
 from rath_bridge.model.chunk import Chunk, Key, draft
-from rath_bridge.model.kinds import Checkpoint, Compaction, SessionStart
+from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.session import native_name
-from rath_bridge.store.protocol import Ref
-from rath_bridge.verbs.transcript import transcript
+from rath_langgraph.forgetting import COPIES, forget_checkpoints, forget_thread
 from rath_langgraph.neutral import origin
 from rath_langgraph.state import State, load_values, load_writes, read_metadata, read_state
 from rath_langgraph.threads import FRAMEWORK, HOME, RUN, Line, Threads, Where, named
@@ -40,24 +39,10 @@ def _hashed(run: str) -> str:
     return sha256(run.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def delete_thread(threads: Threads, thread_id: str) -> None:
-    """Drop a thread's index rows; its messages leave the transcript of its session, its copies stay whole."""
-    backend = threads.store.backend
-    if backend.lookup(Key(FRAMEWORK, thread_id, "", "", RUN)) is not None:
-        line = threads.line(thread_id, "")
-        session = threads.store.session(Ref(*line.where, "", 0).name)
-        said = tuple(entry.id for entry in transcript(list(session.chunks()), line.run))
-        if said:
-            gone = draft(Compaction(dropped=said, reason="deleted"), run=line.run, origin=origin())
-            session.append(gone, on_conflict="serialise")
-    backend.drop_keys(FRAMEWORK, thread_id)
-    threads.forget(thread_id)
-
-
 def copy_thread(threads: Threads, source: str, target: str) -> None:
     """Fork a thread: a branch at its newest checkpoint, over the same chunks.
 
-    Content and chunks are shared, whatever their size; one index row for each checkpoint and task is copied, in one statement.
+    O(1), whatever its size: one chunk is written, nothing is copied.
 
     Raises:
         NameInUseError: The target has checkpoints already.
@@ -78,7 +63,7 @@ def copy_thread(threads: Threads, source: str, target: str) -> None:
     start = draft(
         SessionStart(op="fork", name=first[0], branch=first[1], of=ref.name, reason=f"copy of thread {source}"),
         origin=origin(),
-        keys=(Key(FRAMEWORK, target, "", "", HOME),),
+        keys=(Key(FRAMEWORK, target, "", "", HOME), Key(COPIES, line.run, "", target)),
     )
     backend.append(*first, [start], head=None, parents=(ref.head,), reason="copy_thread")
     backend.copy_keys(FRAMEWORK, source, target)
@@ -94,8 +79,7 @@ def delete_for_runs(threads: Threads, run_ids: Sequence[str]) -> None:
             thread_id, namespace = json.loads(key.sub)
             found.setdefault((thread_id, namespace), []).append(key.key)
         for (thread_id, namespace), keys in found.items():
-            backend.drop_keys(FRAMEWORK, thread_id, namespace, keys)
-            threads.forget(thread_id)
+            forget_checkpoints(threads, thread_id, namespace, keys, f"run {run} was deleted")
         backend.drop_keys(RUNS, _hashed(run))
 
 
@@ -111,7 +95,7 @@ def prune(threads: Threads, serde: SerializerProtocol, thread_ids: Sequence[str]
         raise ValueError(f"prune(strategy={strategy!r}): use 'keep_latest' or 'delete'")
     for thread_id in thread_ids:
         if strategy == "delete":
-            delete_thread(threads, thread_id)
+            forget_thread(threads, thread_id)
         else:
             _keep_latest(threads, serde, thread_id)
 
@@ -136,7 +120,7 @@ def _keep_latest(threads: Threads, serde: SerializerProtocol, thread_id: str) ->
             kept = keep
         gone = sorted({name for name in names if name and name not in keep})
         if gone:
-            backend.drop_keys(FRAMEWORK, thread_id, namespace, gone)
+            forget_checkpoints(threads, thread_id, namespace, gone, "pruned")
     threads.forget(thread_id)
 
 

@@ -47,3 +47,10 @@ def made(name: str, factory: pytest.TempPathFactory, variable: str, *commands: S
                     pytest.fail(f"{name} cannot be set up: {done.stderr.strip()[-600:]}")
             (place / "ready").touch()
     return place
+
+
+def second_mcp(factory: pytest.TempPathFactory) -> str:
+    """Return a Python with MCP SDK 2.x, two public servers, OpenTelemetry, and what our core stands on."""
+    needs = ["mcp>=2.3,<3", "mcp-server-git", "mcp-server-time", "opentelemetry-sdk", "orjson", "tenacity", "zstandard"]
+    commands = ([sys.executable, "-m", "venv", f"{PLACE}/env"], [PYTHON, "-m", "pip", "install", "-q", *needs])
+    return str(made("mcp-2", factory, "RATH_MCP_2X", *commands) / "env" / "bin" / "python")

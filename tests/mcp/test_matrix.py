@@ -1,13 +1,12 @@
 """Servers that others wrote, driven by hosts of both SDK lines: directly, through the proxy, and from the record.
 
 The npm package and the second environment are set up here, once for all workers, where ``RATH_CI`` is set (`.ci/run`); who has them
-already names them in ``RATH_MCP_NPM`` (a directory with ``node_modules``) and ``RATH_MCP_2X`` (a Python with mcp 2.x and
-mcp-server-git).
+already names them in ``RATH_MCP_NPM`` (a directory with ``node_modules``) and ``RATH_MCP_2X`` (a directory with an ``env`` that has
+mcp 2.x and mcp-server-git).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ import pytest
 import rath_bridge as rb
 from rath_mcp import session_server
 from rath_mcp.listening import Listener
+from tests.environments import PLACE, made, second_mcp
 from tests.mcp.servers import ROOT, listening, proxy, tool_calls, web
 
 pytestmark = pytest.mark.timeout(600)
@@ -40,56 +40,19 @@ TIME: list[Any] = [
 ]  # fmt: skip
 
 
-def _made(name: str, tmp_path_factory: pytest.TempPathFactory, *commands: list[str]) -> Path:
-    """Set something up once for all workers."""
-    place = tmp_path_factory.getbasetemp().parent / name
-    with (tmp_path_factory.getbasetemp().parent / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "ready").exists():
-            place.mkdir(exist_ok=True)
-            for command in commands:
-                done = subprocess.run([word.replace("PLACE", str(place)) for word in command], capture_output=True, text=True)
-                if done.returncode:
-                    pytest.skip(f"{name} cannot be set up: {done.stderr.strip()[-300:]}")
-            (place / "ready").touch()
-    return place
-
-
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    given = os.environ.get("RATH_MCP_NPM")
     if not shutil.which("npm"):
         pytest.skip("npm is not installed: server-everything is not driven")
-    if not given and not os.environ.get("RATH_CI"):
-        pytest.skip("server-everything is driven where RATH_CI or RATH_MCP_NPM is set")
-    install = [
-        "npm",
-        "install",
-        "--silent",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "PLACE",
-        "@modelcontextprotocol/server-everything",
-    ]
-    place = Path(given) if given else _made("npm", tmp_path_factory, install)
+    quiet = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", PLACE]
+    place = made("npm", tmp_path_factory, "RATH_MCP_NPM", [*quiet, "@modelcontextprotocol/server-everything"])
     return [str(place / "node_modules" / ".bin" / "mcp-server-everything"), "stdio"]
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Python with the other SDK line."""
-    given = os.environ.get("RATH_MCP_2X")
-    if given:
-        return given
-    if not os.environ.get("RATH_CI"):
-        pytest.skip("SDK 2.x is driven where RATH_CI or RATH_MCP_2X is set")
-    python = "PLACE/env/bin/python"
-    place = _made(
-        "mcp2", tmp_path_factory, [sys.executable, "-m", "venv", "PLACE/env"],
-        [python, "-m", "pip", "install", "-q", "mcp>=2.3,<3", "mcp-server-git", "mcp-server-time"],
-    )  # fmt: skip
-    return str(place / "env" / "bin" / "python")
+    return second_mcp(tmp_path_factory)
 
 
 def drive(python: str, calls: list[Any], server: list[str], place: Path, token: str = "none") -> list[Any]:

@@ -11,7 +11,8 @@ from zipfile import ZipFile
 import pytest
 
 import rath_bridge as rb
-from rath_bridge.evidence import layout, load_signer
+from rath_bridge.errors import PacketError
+from rath_bridge.evidence import layout, load_signer, sign_packet
 from rath_bridge.evidence.signing import KeyFileError, load_keys, sign
 from rath_bridge.model.digests import digest
 from tests.rich_session import rich_session
@@ -180,3 +181,24 @@ def test_keys_of_other_forms(tmp_path: Path, keys: Path) -> None:
         with pytest.raises(KeyFileError):
             rb.verify_packet(packet, keys=[path])
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("form", ["directory", "archive"])
+def test_others_sign_a_packet_that_stands_already(tmp_path: Path, keys: Path, form: str) -> None:
+    place = rb.export_packet(
+        rich_session(rb.open_store("memory:")), tmp_path / ("p.zip" if form == "archive" else "p"), sign_with=[keys / "ben"]
+    )
+    made = sign_packet(place, [keys / "ben", keys / "ann"])
+    assert [one.file for one in made] == ["SHA256SUMS.2.sig"]
+    report = rb.verify_packet(place, keys=[keys / "ben.pub", keys / "ann.pub"])
+    assert report.ok
+    assert len(report.signatures) == 2
+    assert sign_packet(place, [keys / "ann"]) == ()
+    if form == "directory":
+        (place / "chunks.jsonl").write_bytes((place / "chunks.jsonl").read_bytes() + b"{}\n")
+    else:
+        place.write_bytes(place.read_bytes()[:-40])
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(PacketError, match="was not signed"):
+        sign_packet(place, [keys / "eve"])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before

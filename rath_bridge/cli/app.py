@@ -149,6 +149,7 @@ def _register() -> None:
         graphing,
         listing,
         looking,
+        maintaining,
         packets,
         surroundings,
     )  # fmt: skip
@@ -156,7 +157,8 @@ def _register() -> None:
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
         "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
-        "fsck": checking.fsck, "packet": packets.packet, "verify": packets.verify, "audit": auditing.audit,
+        "fsck": checking.fsck, "packet": packets.packet, "sign": packets.sign, "verify": packets.verify, "audit": auditing.audit,
+        "redact": maintaining.redact, "prune": maintaining.prune,
         "import": exchange.import_, "export": exchange.export,
         "adapters": surroundings.adapters, "doctor": surroundings.doctor,
     }  # fmt: skip

@@ -11,7 +11,7 @@ from rich.text import Text
 from rath_bridge.cli.checking import CORRUPT, HeadOption, counted, known_head, print_findings, verdict
 from rath_bridge.cli.claiming import LOWERED, print_claims
 from rath_bridge.cli.face import AsJson, Face, quoted, table
-from rath_bridge.evidence import PacketReport, export_packet, load_signer, read_claims, verify_packet
+from rath_bridge.evidence import PacketReport, export_packet, load_signer, read_claims, sign_packet, verify_packet
 from rath_bridge.evidence.signing import KeyFileError, signer_name
 from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.words import size
@@ -62,6 +62,33 @@ def packet(
     for key in keys:
         face.line(("signed  ", "dim"), signer_name(key))
     face.line(("Keep a head apart from the packet: with it, a packet that was rebuilt whole is found too.", "dim"))
+
+
+def sign(
+    face: Face,
+    packet_path: Annotated[Path, typer.Argument(metavar="PACKET", help="Archive or directory.", show_default=False)],
+    key: Annotated[
+        list[Path],
+        typer.Option(
+            "--key", metavar="KEY", help="A private Ed25519 key (OpenSSH or PEM); several are fine.", show_default=False
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Sign a packet that stands already, beside those who signed it before.
+
+    It is checked first: a packet that does not hold is not signed (status 3).
+    """
+    keys = [signer(face, path) for path in key]
+    made = sign_packet(packet_path, keys)
+    if as_json:
+        rows = [{"file": one.file, "key": one.key} for one in made]
+        face.json(
+            {"packet": str(packet_path), "signed": rows, "next_actions": [f"rath-bridge verify {quoted(str(packet_path))}"]}
+        )
+        return
+    for one in made:
+        face.line(("signed  ", "dim"), f"{one.key}  ", (one.file, "dim"))
 
 
 def signer(face: Face, path: Path) -> Any:

@@ -21,6 +21,7 @@ from rath_bridge.evidence.claims import Claim as Claim
 from rath_bridge.evidence.claims import ClaimVerdict as ClaimVerdict
 from rath_bridge.evidence.claims import claim_draft as claim_draft
 from rath_bridge.evidence.claims import read_claims as read_claims
+from rath_bridge.evidence.countersigning import sign_packet as sign_packet
 from rath_bridge.evidence.coverage import Coverage as Coverage
 from rath_bridge.evidence.export import export_packet as export_packet
 from rath_bridge.evidence.signing import Signature as Signature
@@ -30,5 +31,5 @@ from rath_bridge.evidence.verify import verify_packet as verify_packet
 
 __all__ = [
     "Claim", "ClaimVerdict", "Coverage", "PacketReport", "Signature", "claim_draft", "export_packet", "load_signer", "read_claims",
-    "verify_packet",
+    "sign_packet", "verify_packet",
 ]  # fmt: skip

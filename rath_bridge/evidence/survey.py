@@ -77,7 +77,9 @@ class Survey:
         self._silent: list[dict[str, Any]] = []
         self._redactions: list[dict[str, Any]] = []
         self._told: set[Digest] = set()
-        self._erased: list[Digest] = []
+        self._boundary: str = ""
+        """What is older was pruned, as the record tells."""
+        self._erased: list[tuple[Digest, int]] = []
         self._masked = self._inferred = 0
         self._unknown: Counter[str] = Counter()
 
@@ -103,13 +105,13 @@ class Survey:
                 if type(value) is dict:
                     self._tell(chunk, cast("dict[str, Any]", value))
         else:
-            self._erased.append(chunk.id)
+            self._erased.append((chunk.id, chunk.at))
         if chunk.run is not None and chunk.run in self._unattributed:
             self._adrift += 1
 
     def facts(self) -> dict[str, Any]:
         """What was seen, as JSON values."""
-        told = self._told
+        untold = [name for name, at in self._erased if name not in self._told and format_time(at) >= self._boundary]
         return {
             "chunks": self.chunks,
             "adapters": [
@@ -122,11 +124,7 @@ class Survey:
             "open_calls": _listed(self._open_calls()),
             "no_response": _listed(self._silent),
             "redactions": _listed(self._redactions),
-            "erased": {
-                "count": len(self._erased),
-                "told": sum(name in told for name in self._erased),
-                "untold": [name for name in self._erased if name not in told][:MOST],
-            },
+            "erased": {"count": len(self._erased), "told": len(self._erased) - len(untold), "untold": untold[:MOST]},
             "masked": self._masked,
             "inferred": self._inferred,
             "unknown_kinds": dict(sorted(self._unknown.items())),
@@ -156,8 +154,9 @@ class Survey:
         elif chunk.kind == "redaction":
             targets = [_text(name) for name in _list(body.get("targets"))]
             self._told.update(targets)
+            self._boundary = max(self._boundary, _text(body.get("before")))
             told = {"chunk": chunk.id, "at": format_time(chunk.at), "targets": len(targets)}
-            self._redactions.append(told | {key: _text(body[key]) for key in ("rule", "reason") if key in body})
+            self._redactions.append(told | {key: _text(body[key]) for key in ("rule", "reason", "by", "before") if key in body})
         elif chunk.kind == "message":
             if not body.get("same_as") and not body.get("replaces"):
                 for part in _list(body.get("parts")):

@@ -88,7 +88,7 @@ class ZipSink:
 
     def add(self, name: str, data: bytes) -> None:
         """Write a small file."""
-        self._archive.writestr(_info(name), data, compresslevel=6)
+        self._archive.writestr(entry_info(name), data, compresslevel=6)
         self.sums[name] = digest(data)
 
     @contextmanager
@@ -99,7 +99,7 @@ class ZipSink:
             with open(waiting, "xb", buffering=_BUFFER) as file:
                 out = LineFile(file)
                 yield out
-            info = _info(name)
+            info = entry_info(name)
             info.file_size = waiting.stat().st_size
             with open(waiting, "rb") as source, self._archive.open(info, "w") as target:
                 shutil.copyfileobj(source, target, _BUFFER)
@@ -108,7 +108,8 @@ class ZipSink:
         self.sums[name] = out.digest
 
 
-def _info(name: str) -> ZipInfo:
+def entry_info(name: str) -> ZipInfo:
+    """How a file stands in an archive: equal whoever writes it, and when."""
     info = ZipInfo(name, _TIME)
     info.compress_type = ZIP_DEFLATED
     info.create_system = 3

@@ -370,8 +370,18 @@ class Redaction(Body):
 
     kind: ClassVar[str] = "redaction"
     targets: tuple[str, ...] = ()
+    """Chunks whose bodies were erased."""
+    objects: tuple[str, ...] = ()
+    """Objects that were erased although other chunks stand on them."""
     rule: str | None = None
+    """``redact``, ``prune``, or the name of a recorder's rule."""
     reason: str | None = None
+    by: str | None = None
+    """Who asked for it."""
+    before: str | None = None
+    """A boundary (``prune``): what is older was erased, except for the frame: sessions, open runs, placements, redactions, gaps."""
+    count: int | None = None
+    """How many chunks a boundary stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,15 +36,16 @@ class Erasure(NamedTuple):
     """Objects that the erased bodies stood on and that stay, since other bodies do, too."""
     left: tuple[Digest, ...] = ()
     """Chunks that were asked for and stay, since others have the same body (``copies=False``)."""
+    named: tuple[Digest, ...] = ()
+    """Erased objects that bodies which stay still name; reading them raises `ErasedError`."""
 
 
 class Plan(NamedTuple):
-    """An erasure, what is left of each body, and which of the objects somebody still names."""
+    """An erasure, and what is left of each body."""
 
     erasure: Erasure
     stubs: Mapping[Digest, tuple[Digest, int]]
     """By chunk: digest and size of the body."""
-    named: frozenset[Digest]
 
 
 def plan(
@@ -84,11 +85,14 @@ def plan(
     if reached or objects or spare:
         live.update(closure((body for name, body in bodies() if name not in stubs), fetch))
     gone = (reached - live) | objects | (spare - live)
-    return Plan(
-        Erasure(tuple(sorted(stubs)), tuple(sorted(gone)), tuple(sorted((reached & live) - objects)), tuple(sorted(left))),
-        stubs,
-        frozenset(gone & live),
+    done = Erasure(
+        chunks=tuple(sorted(stubs)),
+        objects=tuple(sorted(gone)),
+        shared=tuple(sorted((reached & live) - objects)),
+        left=tuple(sorted(left)),
+        named=tuple(sorted(gone & live)),
     )
+    return Plan(done, stubs)
 
 
 def closure(bodies: Iterable[bytes], fetch: Fetch) -> Iterator[Digest]:

@@ -301,7 +301,7 @@ class MemoryBackend:
             tip.row = swapped.get(tip.row.id, tip.row)
         for name in done.erasure.objects:
             self._objects.pop(name, None)
-        self._erased |= done.named
+        self._erased.update(done.erasure.named)
 
     def scrub(self) -> None:
         """Nothing to do: there are no files."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rath_bridge.errors import CorruptStoreError, ErasedError, MissingObjectError
@@ -148,7 +147,7 @@ def every_object(tx: Tx) -> Iterator[Digest]:
         yield from (bytes(name).hex() for _, name in found)
 
 
-def drop_objects(tx: Tx, names: Sequence[Digest], named: AbstractSet[Digest]) -> None:
+def drop_objects(tx: Tx, names: Sequence[Digest], named: Sequence[Digest]) -> None:
     """Erase objects. A native record that was kept around one of them is written out first; of one that is still named, by a
     tree or by a body, the row stays, empty: trees are stored with row numbers.
     """

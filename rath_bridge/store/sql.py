@@ -423,7 +423,7 @@ class SqlBackend(ABC):
             if not dry_run:
                 stubs = [(bytes.fromhex(total) + rows.varint(size), _raw(name)) for name, (total, size) in done.stubs.items()]
                 tx.many(schema.ERASE_BODY, stubs)
-                drop_objects(tx, done.erasure.objects, done.named)
+                drop_objects(tx, done.erasure.objects, done.erasure.named)
         return done.erasure
 
     def _bodies(self, tx: Tx) -> Iterator[tuple[Digest, bytes]]:

@@ -178,6 +178,14 @@ def _merge(body: kinds.Merge) -> str:
     return f"merged {inert(body.of or body.theirs[:12])} ({one_line(body.strategy, 40)}, state {one_line(body.state, 40)})"
 
 
+def _redaction(body: kinds.Redaction) -> str:
+    what = [f"{len(body.targets) or body.count or 0} chunks erased"]
+    what += [f"{len(body.objects)} items erased"] if body.objects else []
+    what += [f"what is older than {body.before[:10]}"] if body.before else []
+    by = f" by {one_line(body.by, 60)}" if body.by else ""
+    return f"{', '.join(what)}{by}{f': {one_line(body.reason)}' if body.reason else ''}"
+
+
 def _unknown(body: kinds.Body) -> str:
     fields = body.fields if isinstance(body, kinds.Unknown) else kinds.body_fields(body)
     words = [f"{one_line(key, 40)}={value_words(value, 60)}" for key, value in list(fields.items())[:6]]
@@ -202,7 +210,7 @@ _TELL: Final[dict[type[Any], Callable[[Any], str]]] = {
     kinds.Workspace: lambda body: f"{body.files.count if body.files else 0} files",
     kinds.Compaction: _compaction,
     kinds.Merge: _merge,
-    kinds.Redaction: lambda body: f"{len(body.targets)} chunks erased{f': {one_line(body.reason)}' if body.reason else ''}",
+    kinds.Redaction: _redaction,
     kinds.Gap: lambda body: f"{body.count} events are not on record: {one_line(body.reason)}",
     kinds.Error: lambda body: f"{one_line(body.type, 80)}: {one_line(body.message)}",
     kinds.Span: lambda body: f"{one_line(body.name, 100)}{f' · {body.duration:.3f} s' if body.duration is not None else ''}",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rath_bridge.cli.face import Face, NameArgument, verb, without_password
+from rath_bridge.cli.face import AsJson, Face, NameArgument, verb, without_password
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.verbs.inert import inert
 from rath_mcp import wrapping
@@ -81,6 +81,43 @@ def replay(
     return 1 if server.misses else 0
 
 
+def drift(
+    face: Face,
+    name: NameArgument,
+    command: Server = None,
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="URL", help="Ask this streamable HTTP server instead.", show_default=False)
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="NAME", help="Which of the session's servers to compare.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compare the tools of a live server with those on record, and say what changed. The server is asked for nothing else.
+
+    The status is 1 where something did, 4 where the server cannot be asked, 125 where the record has no list of tools.
+    """
+    from rath_mcp.drift import drift as changes
+    from rath_mcp.drift import recorded_tools
+    from rath_mcp.probe import tools_at, tools_of
+
+    if (http is None) == (not command):
+        raise typer.BadParameter("give either -- SERVER ARGS..., or --http URL")
+    session = face.session(name)
+    known = recorded_tools(session, server)
+    told, live = tools_of(command or ()) if http is None else tools_at(http, os.environ.get("RATH_BRIDGE_MCP_TOKEN"))
+    found = changes(known, live)
+    if as_json:
+        rows = [change.to_json() for change in found]
+        face.json({"session": session.name, "server": told, "recorded": len(known), "live": len(live), "changes": rows})
+    else:
+        for change in found:
+            face.line(inert(str(change)))
+        face.err.print(f"rath-bridge: {len(known)} tool(s) on record, {len(live)} live, {len(found)} change(s)")
+    return 1 if found else 0
+
+
 def serve(
     face: Face,
     listen: Listen = "",
@@ -128,5 +165,5 @@ def _token(file: Path | None) -> str | None:
     return given.strip()
 
 
-for one in (record, replay, serve):
+for one in (record, replay, drift, serve):
     verb(app)(one)

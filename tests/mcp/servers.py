@@ -21,6 +21,7 @@ from rath_mcp import record_client
 ROOT = Path(__file__).parents[2]
 SHOP = [str(ROOT / "examples" / "mcp_server.py")]
 EDGE = [str(Path(__file__).parent / "edge_server.py")]
+ODD = [sys.executable, str(Path(__file__).parent / "odd_server.py")]
 CLI = "import sys; from rath_bridge.cli import main; sys.exit(main())"
 TIME = ["-m", "mcp_server_time", "--local-timezone", "Europe/Oslo"]
 

@@ -20,9 +20,8 @@ import rath_bridge as rb
 from rath_bridge.errors import MissingSessionError
 from rath_mcp import record_client
 from rath_mcp.stdio import label_of
-from tests.mcp.servers import EDGE, ROOT, SHOP, TIME, bodies, notes, tool_calls
+from tests.mcp.servers import CLI, EDGE, ODD, ROOT, SHOP, TIME, bodies, notes, tool_calls
 
-ODD = [sys.executable, str(Path(__file__).parent / "odd_server.py")]
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -50,8 +49,7 @@ def url(place: Path) -> str:
 
 
 def proxied(place: Path, server: list[str], *options: str) -> list[str]:
-    code = "import sys; from rath_bridge.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", code, "mcp", "record", "--store", url(place), *options, "--", *server]
+    return [sys.executable, "-c", CLI, "mcp", "record", "--store", url(place), *options, "--", *server]
 
 
 def run(place: Path, server: list[str], data: bytes = b"", *options: str) -> subprocess.CompletedProcess[bytes]:

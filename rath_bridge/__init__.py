@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rath_bridge.evidence import export_packet as export_packet
     from rath_bridge.evidence import verify_packet as verify_packet
+    from rath_bridge.handover import encode as encode
     from rath_bridge.model.chunk import Chunk as Chunk
     from rath_bridge.model.chunk import Draft as Draft
     from rath_bridge.model.chunk import draft as draft
     from rath_bridge.plugins import decode as decode
-    from rath_bridge.plugins import encode as encode
     from rath_bridge.recorder import Recorder as Recorder
     from rath_bridge.recorder import record as record
     from rath_bridge.replay import ReplayReport as ReplayReport

@@ -120,21 +120,6 @@ def decode(obj: Any) -> tuple[Draft, ...]:
     raise UnknownFormatError(f"a {kind.__module__}.{kind.__qualname__}", list(adapters()))
 
 
-def encode(session: Session, name: str, as_: str | None = None) -> tuple[Any, LossReport]:
-    """Translate a session for a framework; the adapter is found by name.
-
-    Args:
-        session: What to hand over.
-        name: ``langgraph``, ``openai_agents``, ``autogen`` ...
-        as_: Which native form; the adapter's usual one when absent.
-
-    Returns:
-        The native value, and what it could not hold, with the manifest of what was handed over.
-    """
-    one = adapter(name)
-    return one.encode(session) if as_ is None else one.encode(session, as_=as_)
-
-
 def require(module: str, feature: str, extra: str) -> Any:
     """Import a framework at the edge.
 

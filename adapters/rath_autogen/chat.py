@@ -39,7 +39,7 @@ def task_result(history: History) -> tuple[Any, LossReport]:
         if missing:
             messages = require("autogen_agentchat.messages", "encoding for AutoGen", FRAMEWORK)
             results = [
-                made.closing(item.chunk, call, history.closed.get((item.chunk.id, made.asked_as.get(call.id, call.id))))
+                made.closing(item.chunk, call, history.closed.get((item.chunk.id, made.asked_as.get(call.id) or str(call.id))))
                 for call in missing
             ]
             out.append(messages.ToolCallExecutionEvent(content=results, source=made.source(item), **_stamp(item, "closed")))

@@ -94,7 +94,9 @@ def _answer(call: Any, asked: _Entry, ahead: list[_Entry], history: History, mad
                 entry.results = [other for other in entry.results if other is not result]
                 made.lose(entry.item.chunk, f"call {call.id}", "results follow their call in AutoGen: moved up to it")
                 return result
-    return made.closing(asked.item.chunk, call, history.closed.get((asked.item.chunk.id, made.asked_as.get(call.id, call.id))))
+    return made.closing(
+        asked.item.chunk, call, history.closed.get((asked.item.chunk.id, made.asked_as.get(call.id) or str(call.id)))
+    )
 
 
 def _entries(history: History, made: Converter) -> Iterator[_Entry]:
@@ -163,6 +165,8 @@ def _assistant(item: Item, exact: Any, made: Converter) -> _Entry:
             made.lose(item.chunk, f"parts[{index}]", f"an assistant of AutoGen says text or calls: {part.type!r} left out")
         elif isinstance(part, TextPart) and calls:
             made.lose(item.chunk, f"parts[{index}]", "AutoGen has no text beside calls: it stands in `thought`")
+        if isinstance(part, (TextPart, ReasoningPart)):
+            made.beside(item, index, part)
     thought = "\n".join([*thoughts, *(texts if calls else [])]) or None
     source = made.source(item)
     if calls:

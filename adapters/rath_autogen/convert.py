@@ -13,7 +13,7 @@ from rath_autogen.natives import FRAMEWORK
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.fitting import fitting_id, fitting_name
 from rath_bridge.model.kinds import Message, ToolResult
-from rath_bridge.model.parts import BlobPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
+from rath_bridge.model.parts import BlobPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import Loss
 from rath_bridge.plugins import require
 
@@ -54,6 +54,11 @@ class Converter:
             self.losses.append(loss)
         return fit
 
+    def beside(self, item: Item, index: int, part: TextPart | ReasoningPart) -> None:
+        """Name what stands beside a foreign text: a signature, a schema."""
+        if part.extra and item.data is None:
+            self.lose(item.chunk, f"parts[{index}]", f"what stands beside the {part.type}: {', '.join(sorted(part.extra))}")
+
     def media(self, item: Item, parts: Sequence[tuple[int, Part]]) -> str | list[Any]:
         """Text and images as AutoGen's content: a str where it is one text, else a list."""
         found: list[Any] = []
@@ -61,6 +66,7 @@ class Converter:
             path = f"parts[{index}]"
             if isinstance(part, TextPart):
                 found.append(part.content)
+                self.beside(item, index, part)
             elif isinstance(part, BlobPart) and (image := self._image(item.chunk, path, part)) is not None:
                 found.append(image)
             elif isinstance(part, UriPart):

@@ -20,11 +20,11 @@ from rath_bridge.verbs.transcript import transcript
 from rath_langgraph.compare import compare_key
 from rath_langgraph.items import Encoder, Value, join_list
 from rath_langgraph.lift import Difference, difference, feed_items, ids_of, message_channel
-from rath_langgraph.native import encode_chunks, native_message
+from rath_langgraph.native import built_alone, encode_chunks, native_message
 from rath_langgraph.neutral import message_body, message_draft, origin
 from rath_langgraph.threads import Known, Line
 
-_OURS: Final = re.compile(r"rath-([0-9a-f]{32})\Z")
+_OURS: Final = re.compile(r"rath-([0-9a-f]{32}\Z|[0-9a-f]{24}(?=-[0-9]+\Z))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +224,10 @@ def _by_our_ids(items: Sequence[BaseMessage], said: Iterable[int], backend: Back
         names = backend.find(match[1]) if match else []
         if len(names) == 1:
             entries = transcript([backend.chunk(names[0])])
-            if entries and native_message(entries[0]) is None:
-                built, _ = encode_chunks([entries[0].chunk])
-                if any(compare_key(message) == compare_key(items[i]) for message in built):
-                    known[i] = names[0]
+            if not entries or native_message(entries[0]) is not None:
+                continue
+            if any(compare_key(message) == compare_key(items[i]) for message in built_alone(entries[0])):
+                known[i] = names[0]
     return known
 
 

@@ -75,6 +75,11 @@ def _results(chunks: Sequence[Chunk]) -> dict[str, list[ToolResult]]:
     return found
 
 
+def built_alone(entry: TranscriptMessage) -> list[BaseMessage]:
+    """Return what a message of another framework is built into, whatever stands around it."""
+    return _Writer({}).built(entry)
+
+
 def native_message(entry: TranscriptMessage) -> BaseMessage | None:
     """Return the LangChain message that a chunk was made from, or None where another framework spoke."""
     ref = entry.chunk.native_ref
@@ -100,7 +105,7 @@ class _Writer:
 
     def add(self, entry: TranscriptMessage) -> None:
         message = native_message(entry)
-        for one in [message] if message is not None else self._built(entry):
+        for one in [message] if message is not None else self.built(entry):
             if isinstance(one, ToolMessage):
                 if self.waiting.pop(one.tool_call_id, None) is None:
                     self._lose(
@@ -137,7 +142,7 @@ class _Writer:
 
     # ------------------------------------------------------------------ from parts
 
-    def _built(self, entry: TranscriptMessage) -> list[BaseMessage]:
+    def built(self, entry: TranscriptMessage) -> list[BaseMessage]:
         body = entry.body
         answers = [(i, part) for i, part in enumerate(body.parts) if isinstance(part, ToolCallResponsePart)]
         rest = [(i, part) for i, part in enumerate(body.parts) if not isinstance(part, ToolCallResponsePart)]
@@ -157,6 +162,8 @@ class _Writer:
             call_id = fitting_id(call_id)
         status = "error" if part.extra.get("status") == "error" or part.extra.get("is_error") else "success"
         name = part.extra.get("name") or (self.waiting[call_id][1] if call_id in self.waiting else None)
+        if not isinstance(part.response, str):
+            self._lose(entry.id, f"parts[{index}].response", "a result that is no text: it stands as JSON")
         return ToolMessage(
             _text(part.response), tool_call_id=call_id, status=status, name=name, id=f"rath-{entry.id[:24]}-{index}",
             artifact=part.extra.get("artifact"),
@@ -175,7 +182,9 @@ class _Writer:
                     blocks.append(block)
         plain = all(block.keys() == {"type", "text"} for block in blocks)
         content: Any = "\n".join(block["text"] for block in blocks) if plain and len(blocks) <= 1 else blocks
-        name = body.name
+        name = body.name and fitting_name(body.name)
+        if name != body.name:
+            self._lose(entry.id, "name", f"the name {body.name!r} has other characters than providers take: {name!r}")
         options: dict[str, Any] = {"id": f"rath-{entry.id[:32]}", "name": name}
         if body.role == "assistant":
             if body.finish_reason:

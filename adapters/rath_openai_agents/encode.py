@@ -199,6 +199,10 @@ def _part(away: _Away, role: str, path: str, part: Part) -> None:
     elif isinstance(part, ToolCallResponsePart):
         away.flush(role)
         output = part.response if isinstance(part.response, str) else _json(part.response)
+        if output is not part.response:
+            away.lost(f"{path}.response", "a result that is no text: it stands as JSON")
+        if part.extra.get("is_error") or part.extra.get("status") == "error":
+            away.lost(path, "that the call failed: an output has no place for it")
         away.rows.append(Row(away.chunk, {"type": "function_call_output", "call_id": part.id, "output": output}))
     elif isinstance(part, BlobPart | FilePart | UriPart) and role in ("user", "system", "developer"):
         item = _media(part)

@@ -154,6 +154,8 @@ def _part(one: Any, place: str, path: str) -> Part:
     if kind == "file" and isinstance(values.get("file_data"), str):
         extra = {"filename": values["filename"]} if "filename" in values else {}
         return _media("document", values["file_data"], extra)
+    if kind == "refusal" and isinstance(found.get("refusal"), str):
+        return GenericPart(kind, {"content": found["refusal"]})
     return foreign_part(found)
 
 
@@ -242,7 +244,7 @@ def translate(one: TranscriptMessage, losses: list[Loss]) -> list[Turn]:
                 losses.append(Loss(one.id, path, f"a part of type {part.type!r} in a message of role {role!r}: left out"))
                 continue
             content.append(item)
-            if part.extra and not isinstance(part, BlobPart | UriPart):
+            if part.extra and not isinstance(part, BlobPart | UriPart | GenericPart):
                 losses.append(Loss(one.id, path, f"what stands beside the {part.type}: {', '.join(sorted(part.extra))}"))
             if calls:
                 losses.append(Loss(one.id, path, "it stood behind a tool call, and stands before it now"))
@@ -286,6 +288,8 @@ def _answer(one: TranscriptMessage, part: ToolCallResponsePart, path: str, losse
         losses.append(Loss(one.id, f"{path}.id", "an answer that names no call: left out"))
     if part.extra:
         losses.append(Loss(one.id, path, f"what stands beside the answer: {', '.join(sorted(part.extra))}"))
+    if not isinstance(part.response, str):
+        losses.append(Loss(one.id, f"{path}.response", "a result that is no text: it stands as JSON"))
     if one.name is not None and one.role == "tool":
         losses.append(Loss(one.id, "name", f"the tool's name {one.name!r}: an answer names the call only"))
     return Turn(one.id, {"role": "tool", "tool_call_id": part.id, "content": answer_text(part.response)}, answers=part.id or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from rath_bridge.model.digests import Digest
 
@@ -30,6 +31,13 @@ class ManifestEntry:
     """The message chunk that it came from."""
     digest: Digest
     """The adapter's comparison key of the encoded item: ids and defaults that the framework may add are left out of it."""
+    stands_for: tuple[Digest, ...] = ()
+    """Message chunks that a briefing stands for; `chunk` is the last of them."""
+
+    def row(self) -> list[object]:
+        """The entry as it stands in a ``run`` body: ``[position, chunk, digest]``, and what it stands for, if anything."""
+        found: list[object] = [self.position, self.chunk, self.digest]
+        return [*found, list(self.stands_for)] if self.stands_for else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +53,8 @@ class LossReport:
         return not self.losses
 
     def rows(self) -> tuple[list[object], ...]:
-        """The manifest as it stands in a ``run`` body: ``[position, chunk, digest]``."""
-        return tuple([entry.position, entry.chunk, entry.digest] for entry in self.manifest)
+        """The manifest as it stands in a ``run`` body."""
+        return tuple(entry.row() for entry in self.manifest)
 
     def __str__(self) -> str:
         if not self.losses:
@@ -57,7 +65,11 @@ class LossReport:
 
 def manifest_of(rows: Iterable[Sequence[object]]) -> tuple[ManifestEntry, ...]:
     """Read a manifest back from a ``run`` body."""
-    return tuple(ManifestEntry(int(str(row[0])), str(row[1]), str(row[2])) for row in rows)
+    found: list[ManifestEntry] = []
+    for row in rows:
+        stands = cast("Sequence[object]", row[3]) if len(row) > 3 else ()
+        found.append(ManifestEntry(int(str(row[0])), str(row[1]), str(row[2]), tuple(str(name) for name in stands)))
+    return tuple(found)
 
 
 def align(manifest: Sequence[ManifestEntry], items: Sequence[Digest]) -> list[Digest | None]:

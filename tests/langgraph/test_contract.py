@@ -183,7 +183,7 @@ def test_foreign_parts_arrive_as_standard_blocks() -> None:
     assert messages[1].tool_calls[0]["args"] == {"x": 1}
     assert messages[2].content == '{"seen":true}'
     assert (messages[4].tool_call_id, messages[4].status) == ("c2", "error")
-    assert sorted(loss.path for loss in report.losses) == ["parts", "parts[0]", "parts[2]"]
+    assert sorted(loss.path for loss in report.losses) == ["parts", "parts[0]", "parts[0].response", "parts[2]"]
     assert len({m.id for m in messages}) == len(messages)
 
 

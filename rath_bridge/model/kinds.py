@@ -453,7 +453,7 @@ KINDS: Final[dict[str, type[Body]]] = {
 RESERVED: Final = frozenset({"nonce", "native"})
 """Keys of a body that no kind may use: the nonce, and the reference to the framework's own bytes."""
 
-_FIELDS: Final = {cls: tuple((f.name, f.metadata) for f in fields(cls)) for cls in KINDS.values()}
+_FIELDS: Final = {cls: {f.name: f.metadata for f in fields(cls)} for cls in KINDS.values()}
 _EMPTY: Final = {
     cls: frozenset(f.name for f in fields(cls) if f.default == () or f.default_factory is not MISSING) for cls in KINDS.values()
 }
@@ -470,7 +470,7 @@ _TUPLES: Final = {cls: frozenset(f.name for f in fields(cls) if str(f.type).star
 
 def marked(cls: type[Body], mark: str) -> frozenset[str]:
     """Names of the fields that carry ``mark``: ``generated`` or ``volatile``."""
-    return frozenset(name for name, metadata in _FIELDS.get(cls, ()) if mark in metadata)
+    return frozenset(name for name, metadata in _FIELDS.get(cls, {}).items() if mark in metadata)
 
 
 def body_fields(body: Body) -> dict[str, Any]:
@@ -511,10 +511,11 @@ def body_of(kind: str, values: Mapping[str, Any], place: str = "body") -> Body:
     if cls is None:
         return Unknown(name=kind, fields={k: v for k, v in values.items() if k not in RESERVED})
     found: dict[str, Any] = {}
-    for name, _ in _FIELDS[cls]:
-        if name not in values:
+    known = _FIELDS[cls]
+    value: Any
+    for name, value in values.items():
+        if name not in known:
             continue
-        value: Any = values[name]
         if name == "parts":
             if not isinstance(value, list):
                 raise DecodeError(place, f"the parts of a {kind!r} body are a list, not {value!r:.60}", "parts")

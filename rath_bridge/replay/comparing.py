@@ -62,11 +62,15 @@ def _streams(found: Iterable[Step], after: int, excused: Collection[Digest] = ()
     for step in found:
         if step.kind == "session" or step.chunk.position <= after or step.chunk.id in excused:
             continue
-        name: tuple[str, ...] = (step.actor,)
-        if step.kind == "tool_result" and "call_id" in step.values:
-            name = (step.actor, str(step.values["call_id"]))
-        streams.setdefault(name, []).append(step)
+        streams.setdefault(stream_of(step), []).append(step)
     return streams
+
+
+def stream_of(step: Step) -> tuple[str, ...]:
+    """Return the stream within which the order of a step counts: its actor, or, for a result, its call."""
+    if step.kind == "tool_result" and "call_id" in step.values:
+        return (step.actor, str(step.values["call_id"]))
+    return (step.actor,)
 
 
 def _differing(ours: Step, theirs: Step) -> Divergence:

@@ -35,6 +35,8 @@ class Overrides:
     tools: dict[str, Any] = field(default_factory=dict[str, Any])
     """Tool to a function of its arguments, or to one result for all calls."""
     held: Held | None = None
+    given: list[str] = field(default_factory=list[str])
+    """What was named, for people."""
     first: int | None = None
     """Position of the first chunk that is changed."""
 
@@ -54,8 +56,10 @@ class Overrides:
             kind, colon, name = key.partition(":") if isinstance(key, str) else ("", "", "")
             if colon and kind in _NAMED:
                 getattr(found, f"{kind}s")[name] = value
+                found.given.append(f"the {kind} of {name}" if kind != "tool" else f"the tool {name}")
                 continue
             chunk = _chunk(key, held)
+            found.given.append(f"chunk {chunk.id[:12]}")
             call = held.call_at(chunk.id)
             if chunk.kind != "inference" and call is None:
                 raise ValueError(
@@ -64,6 +68,8 @@ class Overrides:
                 )
             for one in call.chunks if call is not None else (chunk.id,):
                 found.chunks[one] = value
+            if isinstance(value, Mapping):
+                found.at(chunk.id, call)  # a path that leads nowhere is told before anything runs
             # a call's result is what is changed: the line up to where it was asked for stays
             at = held.position(call.end) if call is not None and call.end is not None else chunk.position
             found.first = min(at if at is not None else chunk.position, chunk.position if found.first is None else found.first)
@@ -72,18 +78,18 @@ class Overrides:
     def __bool__(self) -> bool:
         return bool(self.chunks or self.models or self.prompts or self.tools)
 
-    def at(self, chunk: Digest | None, call: HeldCall | None, arguments: Any) -> Changed | None:
+    def at(self, chunk: Digest | None, call: HeldCall | None) -> Changed | None:
         """Return the new answer for a recorded call, where there is one."""
         if chunk is None:
             return None
         name = next((one for one in (chunk, *(call.chunks if call is not None else ())) if one in self.chunks), None)
         if name is None:
             return None
-        change, assert_held = self.chunks[name], self.held
-        assert assert_held is not None
+        change = self.chunks[name]
         if call is not None:
             return Changed(_apply(change, call.value, ("result", "response")))
-        body: Any = assert_held.by_id[name].values
+        assert self.held is not None
+        body: Any = self.held.by_id[name].values
         return Changed(_apply(change, body.get("output", []), ("output",)))
 
 

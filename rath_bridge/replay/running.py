@@ -13,6 +13,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.recorder import Recorder, enter, leave, standin
+from rath_bridge.replay.branch import Branch
 from rath_bridge.replay.comparing import first_difference
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Policy
@@ -37,6 +38,7 @@ def replay(
     policy: Policy | None = None,
     allow_effects: bool = False,
     after: Place | None = None,
+    branch: str | None = None,
 ) -> ReplayReport:
     """Run code again on a record: models and tools of every framework are served from it, and nothing live is called.
 
@@ -54,6 +56,7 @@ def replay(
             ``reads``, ``writes`` (what the tool does), or a `ToolPolicy` with both.
         allow_effects: Let writes that are on record be done again where the run goes on live.
         after: What stands up to this chunk is there already when the run begins.
+        branch: Name of the branch on which a what-if is recorded; ``replay-<8 hex>`` when absent.
 
     Returns:
         What came of it; a divergence is a finding, not an exception.
@@ -61,7 +64,7 @@ def replay(
     Raises:
         ValueError: An argument means nothing for this record; nothing was run.
     """
-    playing = _Replay.of(session, until, then, overrides, policy, allow_effects, after)
+    playing = _Replay.of(session, until, then, overrides, policy, allow_effects, after, branch)
     if playing.may_run:
         with playing.stage() as scratch:
             playing.value = _called(run, scratch, playing)
@@ -82,7 +85,7 @@ async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> 
 
 
 _OPTIONS: Mapping[str, Any] = {
-    "until": None, "then": "halt", "overrides": None, "policy": None, "allow_effects": False, "after": None,
+    "until": None, "then": "halt", "overrides": None, "policy": None, "allow_effects": False, "after": None, "branch": None,
 }  # fmt: skip
 
 
@@ -114,19 +117,26 @@ class _Replay:
     tape: Tape
     problems: tuple[str, ...]
     scratch: OverlayBackend
+    branch: Branch
     value: Any = None
     error: str | None = None
     reasons: list[str] = field(default_factory=list[str])
 
     @classmethod
-    def of(cls, session: Session, until: Any, then: str, overrides: Any, policy: Any, allow_effects: bool, after: Any) -> _Replay:
+    def of(
+        cls, session: Session, until: Any, then: str, overrides: Any, policy: Any, allow_effects: bool, after: Any,
+        branch: str | None,
+    ) -> _Replay:  # fmt: skip
         session = Session(session.store.bound(), session.session, session.branch, session.head, session.position)
         tape = Tape.of(
             session, until=until, then=then, overrides=overrides, policy=policy, allow_effects=allow_effects, after=after
         )  # fmt: skip
         tape.players, problems = players(tape)
         hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after}
-        return cls(tape, problems, OverlayBackend(session.store.kept, session=session.session, hidden=hidden))
+        scratch = OverlayBackend(session.store.kept, session=session.session, hidden=hidden)
+        following = Branch(tape, scratch, branch)
+        scratch.follower = following.follow
+        return cls(tape, problems, scratch, following)
 
     @property
     def may_run(self) -> bool:
@@ -202,6 +212,7 @@ class _Replay:
         reasons = [*self.problems, *tape.held.faults]
         for player in tape.players.values():
             reasons += [reason for reason in player.reasons if reason not in reasons]
+        self.branch.write()
         made = self.made() if self.may_run else None
         divergence = tape.divergence or (self._compared(made) if self.may_run else None)
         asked_for_less = tape.parted or tape.halted is not None
@@ -213,16 +224,12 @@ class _Replay:
             equal=equal, served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
             misses=tuple(tape.misses), divergence=divergence, reasons=tuple(reasons), notes=tuple(self._notes()),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
-            session=record, result=made, value=self.value, error=self.error,
+            session=record, result=self.branch.session or made, value=self.value, error=self.error,
         )  # fmt: skip
 
     def _compared(self, made: Session | None) -> Divergence | None:
         tape = self.tape
-        until = tape.until
-        if tape.overrides.first is not None:
-            until = min(tape.overrides.first - 1, tape.overrides.first - 1 if until is None else until)
-        elif tape.parted and until is None:
-            return None  # a model or a tool was changed: there is no chunk up to which both sides must be the same
+        until = self.branch.point if tape.parted else tape.point
         try:
             return first_difference(
                 tape.held.chunks, made.chunks() if made is not None else (), until=until, after=tape.after,
@@ -234,4 +241,5 @@ class _Replay:
 
     def _notes(self) -> list[str]:
         tape = self.tape
-        return [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
+        failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
+        return failed + [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]

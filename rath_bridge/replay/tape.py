@@ -78,6 +78,8 @@ class Tape:
     """Chunks of recorded calls that were answered for (served, overridden, or made live)."""
     parted: bool = False
     """The run has left the record, as asked."""
+    changed: bool = False
+    """Something was answered otherwise than recorded, or made live: what follows is new."""
     halted: str | None = None
     _lock: RLock = field(default_factory=RLock)
 
@@ -116,6 +118,18 @@ class Tape:
     def divergence(self) -> Divergence | None:
         """The first place where the run left the record without being asked to."""
         return self.misses[0] if self.misses else None
+
+    @property
+    def point(self) -> int | None:
+        """Position of the last chunk up to which the run and the record must be the same; None where the replay does not name one."""
+        changed = None if self.overrides.first is None else self.overrides.first - 1
+        return changed if self.until is None else self.until if changed is None else min(self.until, changed)
+
+    def told(self) -> str:
+        """Return in words what the replay was asked to change."""
+        names = list(dict.fromkeys(self.overrides.given))
+        until = [] if self.until is None else [f"until {self.until}, then {self.then}"]
+        return "; ".join([*until, *(["changed: " + ", ".join(names)] if names else [])]) or "replay"
 
     def player(self, adapter: str) -> Any:
         """Return an adapter's player."""
@@ -208,20 +222,20 @@ class Tape:
     def _changed(self, kind: Kind, name: str | None, chunk: Digest | None, arguments: Any, title: str) -> Verdict | None:
         """Apply an override."""
         call = self.held.call_at(chunk) if kind == "tool" else None
-        found = self.overrides.at(chunk, call, arguments)
+        found = self.overrides.at(chunk, call)
         if found is not None:
-            self.parted = True
+            self.parted = self.changed = True
             self._note(chunk)
             return Verdict("value", found.value, chunk=chunk)
         if kind == "tool" and name is not None and name in self.overrides.tools:
-            self.parted = True
+            self.parted = self.changed = True
             self._note(chunk)
             change = self.overrides.tools[name]
             return Verdict("value", change(arguments) if callable(change) else change, chunk=chunk)
         if kind == "model" and name is not None:
             model, prompt = self.overrides.models.get(name), self.overrides.prompts.get(name)
             if model is not None or prompt is not None:
-                self.parted = True
+                self.parted = self.changed = True
                 self._note(chunk)
                 self.made.append(title)
                 return Verdict("live", model, prompt=prompt)
@@ -247,6 +261,7 @@ class Tape:
         return self._live(title)
 
     def _live(self, title: str) -> Verdict:
+        self.changed = True
         self.made.append(title)
         return Verdict("live")
 

@@ -6,7 +6,7 @@ left out: its names are free, and its index entries are not seen, as if it had n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rath_bridge.errors import MissingChunkError, MissingObjectError
@@ -37,6 +37,8 @@ class OverlayBackend(MemoryBackend):
         self._below = [below]
         self._session, self._hidden = session, hidden
         self._brought: set[tuple[str, str, str]] = set()
+        self.follower: Callable[[Ref, int], None] | None = None
+        """Called after each append with the ref as it stands, and the first position that is new."""
 
     def over(self, backend: Backend) -> None:
         """Read from one more store, behind those that are known."""
@@ -50,6 +52,10 @@ class OverlayBackend(MemoryBackend):
             row = self._need(head)
             self._tips[session, branch] = _Tip(row, False, [])
             return Ref(session, branch, row.id, row.position)
+
+    def holds(self, name: Digest) -> bool:
+        """Tell whether an object was written here (the stores below may have it as well)."""
+        return name in self._objects
 
     def own(self) -> list[Ref]:
         """The refs that were made or moved here."""
@@ -75,9 +81,10 @@ class OverlayBackend(MemoryBackend):
                     self.stand(session, branch, below.head)
                 elif head is not None:  # a session that the caller had read before the replay began
                     self.stand(session, branch, head)
-            return super().append(
-                session, branch, drafts, head=head, parents=parents, on_conflict=on_conflict, reason=reason
-            )  # fmt: skip
+            done = super().append(session, branch, drafts, head=head, parents=parents, on_conflict=on_conflict, reason=reason)
+            if self.follower is not None and done.written:
+                self.follower(done.ref, done.ref.position + 1 - done.written)
+            return done
 
     def copy(self, session: str, branch: str, source: Digest, first: Draft, *, reason: str = "detach") -> Ref:
         with self._lock:

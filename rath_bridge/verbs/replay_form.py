@@ -58,12 +58,12 @@ def replay_form(chunks: Iterable[Chunk]) -> list[Step]:
 
 def steps(chunks: Iterable[Chunk]) -> list[Step]:
     """Return one step for each chunk, in the order given. A run that began earlier goes by its id."""
-    renumber = _Renumber()
+    renumber = Renumber()
     return [renumber.step(chunk) for chunk in chunks]
 
 
-class _Renumber:
-    """Names for ids, by first appearance per actor."""
+class Renumber:
+    """Names for ids, by first appearance per actor. Feed it a line, chunk by chunk."""
 
     def __init__(self) -> None:
         self._actors: dict[str, str] = {}
@@ -74,6 +74,7 @@ class _Renumber:
         self._chunks: dict[Digest, str] = {}
 
     def step(self, chunk: Chunk) -> Step:
+        """Return one chunk as it counts for equality."""
         if chunk.body_bytes is None:
             return Step(self._actor(chunk.run), chunk.kind, {"erased": chunk.body_digest}, chunk)
         values: dict[str, Any] = decode(chunk.body_bytes, None, f"chunk {chunk.id[:16]}")

@@ -21,11 +21,16 @@ _KEPT: Final = ("mcp.", "jsonrpc.", "rpc.", "network.", "server.", "rath.", "gen
 
 def put(found: Found, name: str, value: Any) -> None:
     """Set an attribute unless it is absent or empty."""
+    if value is None:
+        return
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind is int or kind is float or kind is bool:
+    if kind is str:
+        if value:
+            found[name] = value if value.isascii() else attribute(value)
+    elif kind is bool or kind is float:
+        found[name] = value
+    elif value != ():
         found[name] = attribute(value)
-    elif value is not None and value not in ("", ()):
-        found[name] = value if kind is str and value.isascii() else attribute(value)
 
 
 def short(value: Any) -> str | None:

@@ -95,7 +95,7 @@ class SpanWriter:
         if record.error is not None:
             span.set_status(trace.Status(trace.StatusCode.ERROR, record.error))
         span.end(record.end * 1000)
-        return span.is_recording() or span.get_span_context().trace_flags.sampled
+        return span.get_span_context().trace_flags.sampled
 
     def _parent(self, given: SpanContext, record: SpanRecord) -> Any:
         """The context with the parent in it; one decision of the sampler holds for a whole trace, whatever ends first."""

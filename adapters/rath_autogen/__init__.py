@@ -5,6 +5,7 @@ Imports without AutoGen; what needs it says so on use.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rath_autogen.saved import load_team_state as load_team_state
     from rath_autogen.saved import save_team_state as save_team_state
     from rath_autogen.tape import ReplayDivergenceError as ReplayDivergenceError
+    from rath_bridge.replay import Player, Tape
 
 name: Final = "autogen"
 extra: Final = "autogen"
@@ -36,6 +38,17 @@ __all__ = [
     "SUPPORTED", "RathReplayChatCompletionClient", "RathReplayWorkbench", "RecordingChatCompletionClient", "ReplayDivergenceError",
     "decode", "dumps", "encode", "extra", "load_team_state", "name", "recognises", "replaying", "save_team_state", "suffix", "wrap",
 ]  # fmt: skip
+
+
+def player(tape: Tape) -> Player | None:
+    """Return AutoGen's part of a replay; None where nothing of it is on record and AutoGen is not in use."""
+    on_record = any("rath_autogen" in (chunk.origin or "") for chunk in tape.held.chunks)
+    if not on_record and "autogen_core" not in sys.modules:
+        return None
+    require("autogen_agentchat.messages", "replaying a run of AutoGen", extra)
+    from rath_autogen.staging import AutoGenPlayer
+
+    return AutoGenPlayer(tape)
 
 
 def __getattr__(wanted: str) -> Any:

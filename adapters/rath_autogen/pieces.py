@@ -155,7 +155,6 @@ def _bodies(seen: Seen, humans: Collection[str], position: int | None) -> list[B
         return [_llm(data, kind, position)]
     source = str(data["source"])
     facts = _facts(seen)
-    event = {**facts, "id": data["id"]} if data.get("id") else facts
     role = "user" if source in humans else "assistant"
 
     def said(parts: Sequence[Part], as_: str = role) -> Message:
@@ -184,18 +183,17 @@ def _bodies(seen: Seen, humans: Collection[str], position: int | None) -> list[B
     if kind == "CodeExecutionEvent":
         return [said([GenericPart("server_tool_call_response", {"server_tool_call_response": data["result"]})], "tool")]
     if kind == "SelectSpeakerEvent":
-        return [Route(router=source, chosen=tuple(data["content"]), attributes=event)]
+        return [Route(router=source, chosen=tuple(data["content"]), attributes=facts)]
     if kind == "SelectorEvent":
-        return [Route(router=source, reason=data["content"], attributes=event)]
+        return [Route(router=source, reason=data["content"], attributes=facts)]
     if kind == "MemoryQueryEvent":
         items = tuple(_remembered(item) for item in data["content"])
-        return [Memory(op="recall", items=items, attributes={**event, "agent": source})]
+        return [Memory(op="recall", items=items, attributes={**facts, "agent": source})]
     if kind in EVENT_TYPES:  # what is left: a request for input, a streaming chunk
-        own = {key: data[key] for key in ("request_id", "full_message_id") if data.get(key) is not None}
-        return [Note(text=data["content"], author=source, attributes={**event, **own})]
+        return [Note(text=data["content"], author=source, attributes=facts)]
     if seen.chat:
         return [said([TextPart(seen.text or "")])]
-    return [Note(text=seen.text if seen.text is not None else _json(content), author=source, attributes=event)]
+    return [Note(text=seen.text if seen.text is not None else _json(content), author=source, attributes=facts)]
 
 
 def _facts(seen: Seen) -> dict[str, Any]:

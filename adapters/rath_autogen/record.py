@@ -25,6 +25,7 @@ from rath_bridge.model.chunk import Draft, Native, now
 from rath_bridge.model.kinds import Inference, Usage
 from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
+from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Store
 
 _log: Final = logging.getLogger("rath_bridge")
@@ -55,6 +56,7 @@ class RecordingChatCompletionClient(ChatCompletionClient):
         self._store, self._session = store, session
         self._own: Recorder | None = None
         self._prompts: WeakKeyDictionary[Recorder, Prompts] = WeakKeyDictionary()
+        self._replayed: tuple[Tape, Prompts] | None = None
         self._warned = False
 
     async def create(
@@ -167,7 +169,12 @@ class RecordingChatCompletionClient(ChatCompletionClient):
         return self._own
 
     def prompts(self, recorder: Recorder) -> Prompts:
-        """What this client has written to a recorder."""
+        """What this client has written to a recorder; a replay's scratch holds nothing that stays."""
+        tape = current_tape()
+        if tape is not None:
+            if self._replayed is None or self._replayed[0] is not tape:
+                self._replayed = tape, Prompts(recorder.redactor)
+            return self._replayed[1]
         found = self._prompts.get(recorder)
         if found is None:
             found = self._prompts[recorder] = Prompts(recorder.redactor)

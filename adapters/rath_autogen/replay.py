@@ -94,7 +94,7 @@ class RathReplayChatCompletionClient(ChatCompletionClient):
             ReplayDivergenceError: This was not asked for then.
         """
         call = self._served(messages, asking(tools, tool_choice, json_output, extra_create_args))
-        for piece in _streamed(call):
+        for piece in streamed(call):
             yield piece
         yield self._answer(call)
 
@@ -104,7 +104,7 @@ class RathReplayChatCompletionClient(ChatCompletionClient):
 
     def _answer(self, call: ModelCall) -> CreateResult:
         if call.body.error is not None or call.chunk.native is None:
-            raise _failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
+            raise failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
         result = CreateResult.model_validate(from_bytes(call.chunk.native.data))
         self._usage = RequestUsage(
             self._usage.prompt_tokens + result.usage.prompt_tokens, self._usage.completion_tokens + result.usage.completion_tokens
@@ -147,7 +147,8 @@ def _recorded_info(tape: Tape) -> ModelInfo:
     return EVERYTHING
 
 
-def _streamed(call: ModelCall) -> list[str]:
+def streamed(call: ModelCall) -> list[str]:
+    """The pieces in which an answer came then."""
     attributes = call.body.attributes
     if "said" in attributes:
         return list(attributes["said"])
@@ -160,7 +161,7 @@ def _streamed(call: ModelCall) -> list[str]:
     return found
 
 
-def _failure(problem: str) -> Exception:
+def failure(problem: str) -> Exception:
     """The error of then: a builtin one as itself, any other as a ``RuntimeError`` of the same words."""
     name, _, text = problem.partition(": ")
     kind = getattr(builtins, name, None)

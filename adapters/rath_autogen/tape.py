@@ -6,10 +6,11 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
-from rath_autogen.items import History, history
+from rath_autogen.items import History, Item, history
 from rath_autogen.natives import from_bytes, to_bytes
+from rath_autogen.pieces import OBSERVER
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import TreeRef
@@ -18,6 +19,8 @@ from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError
 from rath_bridge.session import Session
+
+T = TypeVar("T")
 
 NO_CODE: Final = "No code blocks found in the thread."
 """How ``CodeExecutorAgent`` says that it ran nothing."""
@@ -46,6 +49,8 @@ class ToolCall:
     content: str
     is_error: bool
     chunk: Digest
+    inner: tuple[Item, ...] = ()
+    """What the tool showed while it ran (an agent or a team inside it); of parallel calls, with the first."""
     used: bool = False
 
 
@@ -55,10 +60,12 @@ class Tape:
 
     models: list[ModelCall]
     tools: list[ToolCall]
-    people: dict[str, deque[str]]
-    """What the people behind a name said, in order."""
-    code: dict[str, deque[Mapping[str, Any]]]
-    """Results of code that an agent ran, in order."""
+    people: dict[str, deque[tuple[str, Digest]]]
+    """What the people behind a name said, in order, with the chunk."""
+    code: dict[str, deque[tuple[Mapping[str, Any], Digest]]]
+    """Results of code that an agent ran, in order, with the chunk."""
+    untold: tuple[str, ...] = ()
+    """Agents whose model calls only their messages tell of: tokens, not requests."""
     served: int = 0
     misses: list[Divergence] = field(default_factory=list[Divergence])
     _by_key: dict[tuple[bytes, str], list[ModelCall]] = field(default_factory=dict[Any, Any])
@@ -68,21 +75,25 @@ class Tape:
         """Read a session."""
         held = history(session)
         models = _models(session, held.chunks)
-        people: dict[str, deque[str]] = {}
-        code: dict[str, deque[Mapping[str, Any]]] = {}
-        texts: dict[str, deque[Mapping[str, Any]]] = {}
-        asked = {str(data["source"]) for data in _data(held) if data.get("type") == "UserInputRequestedEvent"}
-        for data in _data(held):
+        people: dict[str, deque[tuple[str, Digest]]] = {}
+        code: dict[str, deque[tuple[Mapping[str, Any], Digest]]] = {}
+        texts: dict[str, deque[tuple[Mapping[str, Any], Digest]]] = {}
+        told = [(item.data, item.chunk.id) for item in held.items if item.data is not None]
+        asked = {str(data["source"]) for data, _ in told if data.get("type") == "UserInputRequestedEvent"}
+        for data, chunk in told:
             source = str(data.get("source"))
             if source in asked and data.get("type") in ("TextMessage", "HandoffMessage"):
-                people.setdefault(source, deque()).append(str(data["content"]))
+                people.setdefault(source, deque()).append((str(data["content"]), chunk))
             elif data.get("type") == "CodeExecutionEvent":
-                code.setdefault(source, deque()).append(data["result"])
+                code.setdefault(source, deque()).append((data["result"], chunk))
             elif data.get("type") == "TextMessage":
-                texts.setdefault(source, deque()).append({"exit_code": 0, "output": data["content"]})
+                texts.setdefault(source, deque()).append(({"exit_code": 0, "output": data["content"]}, chunk))
         for source, said in texts.items():  # an agent without a model shows what its code printed as a text
-            code.setdefault(source, deque(one for one in said if not one["output"].startswith(NO_CODE)))
-        tape = cls(models, _tools(held), people, code)
+            code.setdefault(source, deque(one for one in said if not one[0]["output"].startswith(NO_CODE)))
+        tools = _tools(held)
+        inside = {str(cast("Mapping[str, Any]", item.data)["source"]) for tool in tools for item in tool.inner}
+        untold = tuple(name for name in _untold(held.chunks) if name not in inside)  # a tool answers as a whole
+        tape = cls(models, tools, people, code, untold)
         for call in models:
             tape._by_key.setdefault(_key(call.prompt, call.request), []).append(call)
         return tape
@@ -104,22 +115,17 @@ class Tape:
         self.misses.append(divergence)
         return ReplayDivergenceError(self.misses[0])
 
-    def model(self, prompt: Sequence[Any], request: Mapping[str, Any], agent: str | None) -> ModelCall:
-        """Serve the next recorded call that asked for the same, that of the same agent first.
+    # ---------------------------------------------------------------- find: the recorded call that is equal, or how it differs
 
-        Raises:
-            ReplayDivergenceError: There is none, or the run has diverged before.
-        """
-        if self.misses:
-            raise ReplayDivergenceError(self.misses[0])
+    def find_model(self, prompt: Sequence[Any], request: Mapping[str, Any], agent: str | None) -> ModelCall | Divergence:
+        """Find the next recorded call that asked for the same, that of the same agent first."""
         items, wanted = tuple(_item(message) for message in prompt), _canonical(request)
         waiting = self._by_key.get(_key(items, wanted), [])
         call = next((one for one in waiting if one.body.agent == agent), waiting[0] if waiting else None)
         if call is None:
-            raise self.miss(self._missed(items, wanted, agent))
+            return self._missed(items, wanted, agent)
         waiting.remove(call)
         call.used = True
-        self.served += 1
         return call
 
     def _missed(self, items: tuple[bytes, ...], request: str, agent: str | None) -> Divergence:
@@ -135,8 +141,8 @@ class Tape:
                 return Divergence(f"{what}, message {index}", _show(ours), _show(theirs), nearest.chunk.id)
         return Divergence(f"{what}, request", *_difference(request, nearest.request), nearest.chunk.id)
 
-    def tool(self, name: str, arguments: Any, call_id: str | None) -> ToolCall | None:
-        """Serve a recorded tool call of the same name, arguments and id; None, and a miss, where there is none."""
+    def find_tool(self, name: str, arguments: Any, call_id: str | None) -> ToolCall | Divergence:
+        """Find a recorded tool call of the same name, arguments and id."""
         wanted = _canonical(DEFAULT.apply(arguments))
         left = [call for call in self.tools if not call.used and call.name == name]
         same = [call for call in left if call.arguments == wanted]
@@ -144,13 +150,39 @@ class Tape:
         if call is None:
             near = next(iter(same or left), None)
             expected = f"{near.arguments} (call {near.call_id})" if near else "no such call left"
-            self.miss(
-                Divergence(f"tool call {name}", f"{wanted} (call {call_id})"[:SHOWN], expected[:SHOWN], near and near.chunk)
-            )
-            return None
+            return Divergence(f"tool call {name}", f"{wanted} (call {call_id})"[:SHOWN], expected[:SHOWN], near and near.chunk)
         call.used = True
-        self.served += 1
         return call
+
+    def find_said(self, name: str) -> tuple[str, Digest] | Divergence:
+        """Find what a person answered next."""
+        waiting = self.people.get(name)
+        return waiting.popleft() if waiting else Divergence(f"input of {name}", "a question", "no answer left")
+
+    def find_ran(self, name: str) -> tuple[Mapping[str, Any], Digest] | Divergence:
+        """Find the result of the code that an agent ran next."""
+        waiting = self.code.get(name)
+        return waiting.popleft() if waiting else Divergence(f"code run by {name}", "one more execution", "no result left")
+
+    # ---------------------------------------------------------------- serve: a tape that keeps count by itself
+
+    def model(self, prompt: Sequence[Any], request: Mapping[str, Any], agent: str | None) -> ModelCall:
+        """Serve a model call.
+
+        Raises:
+            ReplayDivergenceError: There is none, or the run has diverged before.
+        """
+        if self.misses:
+            raise ReplayDivergenceError(self.misses[0])
+        return self._served(self.find_model(prompt, request, agent))
+
+    def tool(self, name: str, arguments: Any, call_id: str | None) -> ToolCall | None:
+        """Serve a tool call; None, and a miss, where there is none."""
+        found = self.find_tool(name, arguments, call_id)
+        if isinstance(found, Divergence):
+            self.miss(found)
+            return None
+        return self._served(found)
 
     def said(self, name: str) -> str:
         """Serve what a person answered.
@@ -158,11 +190,7 @@ class Tape:
         Raises:
             ReplayDivergenceError: There is no answer left.
         """
-        waiting = self.people.get(name)
-        if not waiting:
-            raise self.miss(Divergence(f"input of {name}", "a question", "no answer left"))
-        self.served += 1
-        return waiting.popleft()
+        return self._served(self.find_said(name))[0]
 
     def ran(self, name: str) -> Mapping[str, Any]:
         """Serve the result of code that an agent ran.
@@ -170,11 +198,13 @@ class Tape:
         Raises:
             ReplayDivergenceError: There is no result left.
         """
-        waiting = self.code.get(name)
-        if not waiting:
-            raise self.miss(Divergence(f"code run by {name}", "one more execution", "no result left"))
+        return self._served(self.find_ran(name))[0]
+
+    def _served(self, found: T | Divergence) -> T:
+        if isinstance(found, Divergence):
+            raise self.miss(found)
         self.served += 1
-        return waiting.popleft()
+        return found
 
     def schemas(self, agent: str) -> list[Any] | None:
         """The tools that an agent's model was offered; None where no call of its is on record."""
@@ -184,8 +214,14 @@ class Tape:
         return None
 
 
-def _data(held: History) -> list[Mapping[str, Any]]:
-    return [item.data for item in held.items if item.data is not None]
+def _untold(chunks: Sequence[Chunk]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for chunk in chunks:
+        if chunk.kind == "inference" and chunk.body_bytes is not None and b"rath_autogen" in (chunk.origin or "").encode():
+            body = cast(Inference, chunk.body)
+            if body.observer == OBSERVER:
+                found.setdefault(body.agent or "an agent")
+    return tuple(found)
 
 
 def _models(session: Session, chunks: Sequence[Chunk]) -> list[ModelCall]:
@@ -209,22 +245,29 @@ def _models(session: Session, chunks: Sequence[Chunk]) -> list[ModelCall]:
 
 def _tools(held: History) -> list[ToolCall]:
     found: list[ToolCall] = []
-    arguments: dict[str, str] = {}
-    for item in held.items:
+    asked: dict[str, tuple[str, int]] = {}
+    for place, item in enumerate(held.items):
         data = item.data or {}
         content = cast("Sequence[Mapping[str, Any]]", data.get("content") or ())
         if data.get("type") == "ToolCallRequestEvent":
-            arguments |= {call["id"]: _arguments(call["arguments"]) for call in content}
+            asked |= {call["id"]: (_arguments(call["arguments"]), place) for call in content}
         elif data.get("type") == "ToolCallExecutionEvent":
-            found += [
-                ToolCall(
-                    result["call_id"], result["name"], arguments[result["call_id"]], result["content"],
-                    bool(result.get("is_error")), item.chunk.id,
-                )
-                for result in content
-                if result["call_id"] in arguments
-            ]  # fmt: skip
+            known = [result for result in content if result["call_id"] in asked]
+            for index, result in enumerate(known):
+                arguments, start = asked[result["call_id"]]
+                between = held.items[start + 1 : place] if index == 0 else ()
+                found.append(
+                    ToolCall(
+                        result["call_id"], result["name"], arguments, result["content"], bool(result.get("is_error")),
+                        item.chunk.id, tuple(one for one in between if _inner(one, data.get("source"))),
+                    )
+                )  # fmt: skip
     return found
+
+
+def _inner(item: Item, caller: Any) -> bool:
+    """Tell whether a message between a call and its result is one that the tool showed: an agent inside it spoke."""
+    return item.data is not None and "created_at" in item.data and item.data.get("source") != caller
 
 
 def _arguments(text: str) -> str:

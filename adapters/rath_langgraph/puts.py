@@ -100,12 +100,12 @@ class Put:
             start = mark[1] + 1
         foreign = list(self.backend.line(place.head, start))
         line.marks[where] = (place.head, place.position)
-        for chunk in foreign:
-            if chunk.kind == "checkpoint" and chunk.run == line.run and chunk.body_bytes is not None:
-                body = cast(Checkpoint, chunk.body)
-                if body.checkpoint_id != self.checkpoint["id"] and body.checkpoint_id is not None:
-                    self._pass(where, body.checkpoint_id)
-                    return None, []
+        kept = (c for c in reversed(foreign) if c.kind == "checkpoint" and c.run == line.run and c.body_bytes is not None)
+        last = next(kept, None)
+        name = cast(Checkpoint, last.body).checkpoint_id if last is not None else None
+        if name is not None and name not in (self.checkpoint["id"], self.parent_id):  # a merge may have written the parent
+            self._pass(where, name)
+            return None, []
         return where, foreign
 
     def _start(self, where: Where) -> int:

@@ -100,6 +100,9 @@ class Put:
             start = mark[1] + 1
         foreign = list(self.backend.line(place.head, start))
         line.marks[where] = (place.head, place.position)
+        if any(chunk.kind == "redaction" and chunk.run == line.run for chunk in foreign):
+            line.forget_content()  # what this process takes for stored may have been erased
+            self.parent = self.threads.known(line, self.parent_id)
         kept = (c for c in reversed(foreign) if c.kind == "checkpoint" and c.run == line.run and c.body_bytes is not None)
         last = next(kept, None)
         name = cast(Checkpoint, last.body).checkpoint_id if last is not None else None

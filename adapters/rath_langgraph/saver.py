@@ -224,7 +224,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         parent_id: str | None = _configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
-        line = self._threads.line(thread_id, namespace)
+        line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
             Put(self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict).write()
         return _config(thread_id, namespace, checkpoint["id"])

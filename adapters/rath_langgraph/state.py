@@ -207,7 +207,7 @@ def _listed(
         copies.keep(names[i], item, len(data))
     if len(missing) == len(held):
         return found
-    copied, rest = iter(fresh(one for one in held if one is not None)), iter(found)
+    copied, rest = iter(fresh([one for one in held if one is not None])), iter(found)
     return [next(rest if one is None else copied) for one in held]
 
 

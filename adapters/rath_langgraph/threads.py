@@ -78,6 +78,11 @@ class Line:
         while len(self.states) > _STATES:
             self.states.popitem(last=False)
 
+    def forget_content(self) -> None:
+        """Know nothing of what is stored any more: the next checkpoint is written as if it were the first."""
+        self.states.clear()
+        self.seen = Seen()
+
     @property
     def weight(self) -> int:
         """List items that it keeps in memory."""
@@ -109,6 +114,16 @@ class Threads:
             if not found.run:
                 self._open(found)
         return found
+
+    def to_put(self, thread_id: str, namespace: str, parent_id: str | None) -> Line:
+        """The line that a checkpoint is put on; opened anew where a thread begins again that another process has deleted."""
+        line = self.line(thread_id, namespace)
+        if parent_id is None and line.tips:
+            begun = self.store.backend.lookup(Key(FRAMEWORK, thread_id, namespace, "", RUN))
+            if begun is None or begun.id != line.run_chunk:
+                self.forget(thread_id)
+                line = self.line(thread_id, namespace)
+        return line
 
     def forget(self, thread_id: str) -> None:
         """Drop what is known of a thread."""

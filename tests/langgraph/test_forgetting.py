@@ -192,3 +192,26 @@ def test_a_delete_that_was_interrupted_is_done_again(store: Store, monkeypatch: 
 
 def _dies(*_: Any, **__: Any) -> Any:
     raise KeyboardInterrupt
+
+
+def test_another_process_notices_that_a_thread_was_deleted(sqlite_url: str) -> None:
+    """Nothing that was erased is taken for stored by who has not erased it."""
+    with rb.open_store(sqlite_url) as here, rb.open_store(sqlite_url) as there:
+        app = chat(echo, checkpointer=RathSaver(here))
+        said = [HumanMessage(SECRET, id="h")]
+        app.invoke({"messages": said}, thread())
+        RathSaver(there).delete_thread("1")
+        assert app.get_state(thread()).values == {}
+        app.invoke({"messages": said}, thread())
+        assert texts(there.session("langgraph/1")) == [SECRET, f"you said: {SECRET}"]
+        assert [m.content for m in chat(echo, checkpointer=RathSaver(there)).get_state(thread()).values["messages"]] == [
+            SECRET, f"you said: {SECRET}",
+        ]  # fmt: skip
+        say(app, "more")
+        RathSaver(there).prune(["1"])
+        say(app, "and more")
+        RathSaver(there).delete_for_runs(["nothing"])
+        again = chat(echo, checkpointer=RathSaver(there)).get_state(thread()).values["messages"]
+        assert [m.content for m in again][::2] == [SECRET, "more", "and more"]
+        assert list(there.session("langgraph/1").heads()) == ["main"]
+        assert list(there.fsck()) == []

@@ -292,8 +292,8 @@ class Session:
 
         Args:
             other: The session or branch to fold in, of the same store.
-            strategy: ``summary``, ``ours``, ``theirs`` or a function of `MergeSides` that writes the block.
-            merge_state: An adapter's function that merges framework states.
+            strategy: ``summary``, ``ours``, ``theirs``, ``state`` or a function of `MergeSides` that writes the block.
+            merge_state: An adapter's function that merges framework states; ``state`` needs one.
             on_conflict: As in `append`, when somebody moved this branch meanwhile.
 
         Raises:

@@ -15,8 +15,10 @@ from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
     from rath_langgraph.databases import open_database as open_database
+    from rath_langgraph.merging import merge_state as merge_state
     from rath_langgraph.moving import export_thread as export_thread
     from rath_langgraph.moving import import_thread as import_thread
+    from rath_langgraph.node import as_node as as_node
     from rath_langgraph.record import RathCallbackHandler as RathCallbackHandler
     from rath_langgraph.saver import RathSaver as RathSaver
     from rath_langgraph.serde import RathSerializer as RathSerializer
@@ -30,7 +32,7 @@ extra: Final = "langgraph"
 SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
 _PUBLIC: Final = {
-    "NodeTiming": "tasks", "RathGraph": "wrap", "node_timings": "tasks",
+    "NodeTiming": "tasks", "RathGraph": "wrap", "as_node": "node", "merge_state": "merging", "node_timings": "tasks",
     "RathCallbackHandler": "record", "RathSaver": "saver", "RathSerializer": "serde", "export_thread": "moving",
     "import_thread": "moving", "open_database": "databases", "wrap": "wrap",
 }  # fmt: skip

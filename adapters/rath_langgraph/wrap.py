@@ -15,13 +15,16 @@ from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMi
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.report import LossReport, align
 from rath_bridge.recorder import record
 from rath_bridge.session import Session, Store
+from rath_langgraph.carry import carried
 from rath_langgraph.compare import compare_key
 from rath_langgraph.decode import decode
 from rath_langgraph.encode import encode
 from rath_langgraph.followed import FollowedSaver
+from rath_langgraph.merging import StateMerger
 from rath_langgraph.record import RathCallbackHandler, handed
 from rath_langgraph.saver import RathSaver
 
@@ -102,10 +105,15 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
-        saver = self._saver()
-        known = _known(saver.get_tuple(settings) if saver else None, messages, report)
-        fresh = [message for index, message in enumerate(messages) if index not in known]
+        saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
+            found = saver.get_tuple(settings) if saver else None
+            plan = carried(session, saver, thread_id, found) if saver else None
+            if saver is not None and plan is not None:
+                plan.tell(saver)
+                found = saver.get_tuple(settings)
+            known = _known(found, messages, report)
+            fresh = [message for index, message in enumerate(messages) if index not in known]
             token = handed.set(_rows(report, known))
             try:
                 result = _any(self).invoke({"messages": fresh} if fresh else None, settings)
@@ -117,16 +125,29 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Async twin of calling it."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
-        saver = self._saver()
-        known = _known(await saver.aget_tuple(settings) if saver else None, messages, report)
-        fresh = [message for index, message in enumerate(messages) if index not in known]
+        saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
+            found = await saver.aget_tuple(settings) if saver else None
+            plan = await in_thread(carried, session, saver, thread_id, found) if saver else None
+            if saver is not None and plan is not None:
+                await plan.atell(saver)
+                found = await saver.aget_tuple(settings)
+            known = _known(found, messages, report)
+            fresh = [message for index, message in enumerate(messages) if index not in known]
             token = handed.set(_rows(report, known))
             try:
                 result = await _any(self).ainvoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
         return await in_thread(self._after, session, messages, result)
+
+    def merge_state(self, base: Chunk | None, ours: Chunk | None, theirs: Chunk | None) -> Sequence[Draft]:
+        """Merge checkpoints by this graph's reducers: ``session.merge(other, strategy="state", merge_state=app.merge_state)``.
+
+        Raises:
+            MergeConflict: Both sides changed what no reducer merges, or the same message; all conflicts are listed.
+        """
+        return StateMerger(self._rath.store, self)(base, ours, theirs)
 
     def _saver(self) -> BaseCheckpointSaver[Any] | None:
         found = _any(self).checkpointer
@@ -211,6 +232,10 @@ def _known(found: CheckpointTuple | None, messages: list[BaseMessage], report: L
     return {entry.position for entry in report.manifest if entry.chunk in chunks} | {
         index for index in range(last) if not any(entry.position == index for entry in report.manifest)
     }
+
+
+def _thread(config: RunnableConfig) -> str:
+    return str((config.get("configurable") or {})["thread_id"])
 
 
 def _rows(report: LossReport, known: set[int]) -> tuple[list[object], ...]:

@@ -9,13 +9,14 @@ from typing import Final, cast
 from rath_bridge.errors import MergeConflict
 from rath_bridge.model.chunk import Chunk, Draft, draft
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import Checkpoint, Merge, Message, Placement
 from rath_bridge.model.parts import TextPart
 from rath_bridge.store.protocol import Reader
 from rath_bridge.verbs.lineage import apart
 from rath_bridge.verbs.transcript import TranscriptMessage, transcript
 
-STRATEGIES: Final = ("summary", "ours", "theirs")
+STRATEGIES: Final = ("summary", "ours", "theirs", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class MergeSides:
 
 
 MergeFunction = Callable[[MergeSides], "str | Message | Sequence[Message]"]
-MergeState = Callable[["Chunk | None", "Chunk | None", "Chunk | None"], Draft]
-"""(base, ours, theirs) checkpoint chunks -> the merged checkpoint; raises `MergeConflict`."""
+MergeState = Callable[["Chunk | None", "Chunk | None", "Chunk | None"], "Draft | Sequence[Draft]"]
+"""(base, ours, theirs) checkpoint chunks -> the merged checkpoint, behind the messages that it brings; each names in ``stands_for``
+the messages of the other side that it stands for. Raises `MergeConflict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ def plan_merge(
         theirs: Head of the line to fold in.
         reader: Read access.
         name: The ref that is folded in, for the record.
-        strategy: ``summary`` (one marked block: the other side's last message and what it stands for), ``ours``, ``theirs``, or
-            a function that writes the block.
+        strategy: ``summary`` (one marked block: the other side's last message and what it stands for), ``ours``, ``theirs``,
+            ``state`` (the framework's states are merged, and what was said comes with them), or a function that writes the block.
         merge_state: Merges framework states (LangGraph's reducers); without it the line's own state goes on.
 
     Returns:
@@ -67,33 +69,46 @@ def plan_merge(
 
     Raises:
         MergeConflict: Both sides changed the same thing; every conflict is listed.
-        ValueError: An unknown strategy.
+        ValueError: An unknown strategy, or ``state`` without ``merge_state``.
     """
     if not callable(strategy) and strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}: use one of {', '.join(STRATEGIES)} or a function")
+    if strategy == "state" and merge_state is None:
+        raise ValueError(
+            "strategy 'state' needs the framework's own reducers: merge_state=app.merge_state of a graph wrapped by rath_langgraph,"
+            " or rath_langgraph.merge_state(store, graph)"
+        )
     base, only_ours, only_theirs = apart(ours, theirs, reader)
     if base == theirs:
         return None
     our_line, their_line = list(reader.line(ours)), list(reader.line(theirs))
+    conflicts: list[str] = []
     if strategy not in ("ours", "theirs"):
         conflicts = [*_placements(our_line, their_line), *_edits(only_ours, only_theirs)]
-        if conflicts:
+        if conflicts and merge_state is None:
             raise MergeConflict(conflicts)
     state = "theirs" if strategy == "theirs" else "ours"
-    checkpoint: Draft | None = None
+    merged: list[Draft] = []
     if merge_state is not None and strategy not in ("ours", "theirs"):
         base_line = [] if base is None else list(reader.line(base))
-        checkpoint = merge_state(_state(base_line), _state(our_line), _state(their_line))
-        state = "merged"
+        try:
+            found = merge_state(_state(base_line), _state(our_line), _state(their_line))
+        except MergeConflict as error:
+            raise MergeConflict([*conflicts, *error.conflicts]) from error
+        if conflicts:
+            raise MergeConflict(conflicts)
+        merged = [found] if isinstance(found, Draft) else list(found)
+        state = "merged" if merged else "ours"
     body = Merge(
         strategy=strategy if isinstance(strategy, str) else "function", base=base, ours=ours, theirs=theirs, of=name, state=state
     )
     drafts = [draft(body)]
     if strategy not in ("ours", "theirs"):
         sides = _sides(base, our_line, their_line, only_ours, only_theirs, reader, name)
+        if strategy == "state":
+            sides = replace(sides, theirs=tuple(m for m in sides.theirs if m.id not in _stood_for(merged)))
         drafts += [draft(message) for message in _block(strategy, sides, only_theirs)]
-    if checkpoint is not None:
-        drafts.append(checkpoint)
+    drafts += merged
     return MergePlan((theirs, ours) if strategy == "theirs" else (ours, theirs), tuple(drafts))
 
 
@@ -109,6 +124,12 @@ def _sides(
         theirs=tuple(m for m in transcript(their_line) if m.id in theirs),
         name=name,
     )
+
+
+def _stood_for(merged: Sequence[Draft]) -> set[Digest]:
+    """Messages of the other side that came in with the merged state."""
+    found = [decode(item.body) for item in merged if item.kind == "message"]
+    return {name for body in found for name in body.get("stands_for", ())}
 
 
 def _block(strategy: str | MergeFunction, sides: MergeSides, only_theirs: list[Chunk]) -> list[Message]:

@@ -91,7 +91,7 @@ def _header(one: Mapping[str, Any], path: str, source: str, at: int | None) -> I
     facts = {
         name: value for name, value in one.items() if name not in ("record_type", "schema_version") and value not in (None, [])
     }
-    yield _draft(Note(text=f"OpenRath session {one.get('id')} ({source})", attributes=facts), "header", one, at)
+    yield _draft(Note(text=f"OpenRath session ({source})", attributes=facts), "header", one, at)
     backend = shapes.text_or_none(one.get("sandbox_backend"), _PLACE, f"{path}.sandbox_backend")
     if backend is not None:
         spec = shapes.table(one.get("sandbox_spec") or {}, _PLACE, f"{path}.sandbox_spec")

@@ -95,7 +95,7 @@ class Run(Body):
     """``begin`` or ``end``."""
     name: str
     type: str | None = None
-    """At the beginning: ``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server`` or ``unattributed``."""
+    """At the beginning: ``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server``, ``thread`` (lasts, has no end) or ``unattributed``."""
     parent: str | None = _generated()
     """The enclosing run's id; absent for a top-level run."""
     status: str | None = None
@@ -104,7 +104,7 @@ class Run(Body):
     """The framework's own id: thread_id, trace_id, group_id."""
     error: str | None = None
     manifest: tuple[Any, ...] = ()
-    """What `encode` handed over: ``[position, chunk, digest]`` for each item that the run starts with."""
+    """What `encode` handed over: ``[position, chunk, digest]`` for each item that the run starts with; then what a briefing stands for."""
     tools: tuple[Any, ...] = ()
     """Tool definitions (``gen_ai.tool.definitions``)."""
     system_instructions: str | None = None
@@ -429,7 +429,7 @@ class Note(Body):
     kind: ClassVar[str] = "note"
     text: str = ""
     author: str | None = None
-    attributes: Mapping[str, Any] = _map()
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata={"volatile": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

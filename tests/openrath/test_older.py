@@ -32,6 +32,7 @@ def test_the_same_with_1_3(tmp_path_factory: pytest.TempPathFactory) -> None:
         "-p",
         "no:cacheprovider",
         "tests/openrath/test_openrath.py",
+        "tests/openrath/test_replay.py",
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -27,7 +27,8 @@ class Adapter(Protocol):
     """What every adapter has.
 
     One member is optional: ``player(tape) -> Player | None``, the framework's part of a replay (`rath_bridge.replay.Player`); None
-    where nothing of the framework is on record and it is not in use.
+    where nothing of the framework is on record and it is not in use. ``frameworks``, the top-level modules of the framework, goes with
+    it: when one of them is imported in the middle of a replay, the player is asked for again.
     """
 
     @property

@@ -33,6 +33,7 @@ from rath_openai_agents.state import checkpoint as checkpoint
 
 name: Final = "openai_agents"
 extra: Final = "openai-agents"
+frameworks: Final = ("agents",)
 SUPPORTED: Final[Mapping[str, str]] = {"openai-agents": ">=0.20"}
 
 _PUBLIC: Final = {

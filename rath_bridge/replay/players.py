@@ -35,6 +35,11 @@ class Player(Protocol):
         ...
 
 
+def frameworks(adapter: Any) -> tuple[str, ...]:
+    """Return the top-level modules of an adapter's framework (its optional member ``frameworks``)."""
+    return tuple(getattr(adapter, "frameworks", ()))
+
+
 def players(tape: Tape) -> tuple[dict[str, Player], tuple[str, ...]]:
     """Ask every adapter for its player.
 

@@ -7,18 +7,21 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.plugins import adapters
 from rath_bridge.recorder import Recorder, enter, leave, standin
+from rath_bridge.replay.arriving import arriving
 from rath_bridge.replay.branch import Branch
 from rath_bridge.replay.comparing import first_difference
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Policy
 from rath_bridge.replay.inside import inside_of_served
-from rath_bridge.replay.players import players
+from rath_bridge.replay.players import frameworks, players
 from rath_bridge.replay.report import ReplayReport, in_order
 from rath_bridge.replay.tape import Tape
 from rath_bridge.session import Session, Store, redirect
@@ -161,6 +164,7 @@ class _Replay:
             undo.enter_context(self.tape.current())
             for player in self.tape.players.values():
                 undo.enter_context(player.installed())
+            undo.enter_context(arriving(self._late(undo)))
             try:
                 yield lambda: self._beginning(store)
             except (ReplayDivergenceError, ReplayHaltedError):
@@ -171,6 +175,23 @@ class _Replay:
             except SystemExit as error:
                 if error.code not in (None, 0):
                     self.error = f"SystemExit: {error.code}"
+
+    def _late(self, undo: ExitStack) -> dict[str, Callable[[], None]]:
+        """Frameworks that are not in use yet: their players are asked for when they are imported."""
+
+        def arrived(name: str, adapter: Any) -> None:
+            if name not in self.tape.players:
+                player = adapter.player(self.tape)
+                if player is not None:
+                    self.tape.players[name] = player
+                    undo.enter_context(player.installed())
+
+        return {
+            module: partial(arrived, name, adapter)
+            for name, adapter in adapters().items()
+            if name not in self.tape.players
+            for module in frameworks(adapter)
+        }
 
     def _is_ours(self, error: BaseException) -> bool:
         """Tell whether a framework has wrapped our own error."""

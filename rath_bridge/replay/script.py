@@ -1,0 +1,65 @@
+"""A program as it would be started from a shell, run in this process: ``python my_script.py --flag``."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rath_bridge.errors import RathError
+
+
+class NoScriptError(RathError, ValueError):
+    """What should be replayed is no Python program.
+
+    Attributes:
+        command: As it was given.
+    """
+
+    exit_status = 2
+
+    def __init__(self, command: Sequence[str], why: str) -> None:
+        self.command = tuple(command)
+        super().__init__(f"cannot replay {' '.join(command)!r}: {why}; give python my_script.py, or python -m package")
+
+
+def script(command: Sequence[str]) -> Callable[[], Any]:
+    """Return a function that runs a Python program in this process, as ``python`` would: its name, arguments and path.
+
+    The program must run here, since its models and tools are answered here.
+
+    Args:
+        command: ``python my_script.py ...``, ``python -m package ...`` or ``my_script.py ...``.
+
+    Raises:
+        NoScriptError: Another program, or a file that is not there.
+    """
+    words = list(command)
+    if words and (Path(words[0]).name.startswith("python") or words[0] == sys.executable):
+        words = words[1:]
+    if not words:
+        raise NoScriptError(command, "it names no program")
+    if words[0] == "-m":
+        if len(words) < 2:
+            raise NoScriptError(command, "-m names no module")
+        module = words[1]
+        return lambda: _run(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True), words[1:], str(Path.cwd()))
+    path = Path(words[0])
+    if words[0].startswith("-") or path.suffix != ".py":
+        raise NoScriptError(command, f"{words[0]!r} is no .py file")
+    if not path.is_file():
+        raise NoScriptError(command, f"there is no file {words[0]!r}")
+    return lambda: _run(lambda: runpy.run_path(str(path), run_name="__main__"), words, str(path.resolve().parent))
+
+
+def _run(run: Callable[[], Any], arguments: list[str], folder: str) -> None:
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = list(arguments)
+    sys.path.insert(0, folder)
+    try:
+        run()
+    finally:
+        sys.argv = argv
+        sys.path[:] = path

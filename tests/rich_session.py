@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rath_bridge as rb
-from rath_bridge.model.chunk import Native
+from rath_bridge.model.chunk import Key, Native
 from rath_bridge.model.digests import digest
 from rath_bridge.model.kinds import Checkpoint, Compaction, Inference, Message, Run, ToolCall, ToolResult, Usage, Workspace
 from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
@@ -40,7 +40,7 @@ def rich_session(store: rb.Store, name: str = "ticket", turns: int = 3) -> rb.Se
             rb.draft(ToolResult(call_id=call, result=f"found {turn}"), run="r2"),
             rb.draft(Message(role="tool", parts=(ToolCallResponsePart(call, f"found {turn}"),)), run="r2"),
             rb.draft(
-                Checkpoint(state=state, lists={"messages": len(texts)}, step=turn), run="r1",
+                Checkpoint(state=state, lists={"messages": len(texts)}, step=turn), run="r1", keys=[Key("langgraph", "t-1", "", str(turn))],
                 objects=objects | nodes | state_nodes | {digest(b"%d" % turn): b"%d" % turn},
             ),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import rath_bridge as rb
 from rath_bridge.evidence import layout
+from rath_bridge.evidence.beside import index_entry
 from tests.formats.packets.make import KEY
 from tests.test_evidence_packet import contents
 from tests.test_evidence_tamper import check, resummed, rewrite
@@ -60,3 +61,11 @@ def test_a_version_2_packet_cannot_pass_as_version_1() -> None:
 def test_todays_version_is_among_them() -> None:
     assert orjson.loads(contents(PACKETS[-1])["manifest.json"])["version"] == layout.VERSION
     assert PACKETS[-1].stem == f"v{layout.VERSION}"
+
+
+def test_version_3_carries_the_index_and_the_spans() -> None:
+    files = contents(PACKETS[2])
+    assert [index_entry(line) for line in files["index.jsonl"].splitlines()]
+    assert set(files) >= set(layout.INDEXED)
+    lowered = rewrite(files, "manifest.json", lambda value: value.update(version=2))
+    assert "index.jsonl" in {found.object for found in check(resummed(lowered), "zip").findings}

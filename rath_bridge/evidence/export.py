@@ -16,6 +16,7 @@ import rath_bridge
 from rath_bridge.errors import CorruptStoreError, MissingChunkError, NameInUseError, PacketError
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.audit import answers
+from rath_bridge.evidence.beside import index_lines, span_lines
 from rath_bridge.evidence.claims import Claim, ClaimError, check_claims, recorded_claim
 from rath_bridge.evidence.coverage import coverage_of
 from rath_bridge.evidence.environment import environment as this_environment
@@ -28,7 +29,7 @@ from rath_bridge.evidence.writing import LineFile, Sink, packet_at
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.reaching import Memo, Reference, body_references, reach
-from rath_bridge.session import Session
+from rath_bridge.session import Session, Store
 from rath_bridge.store.protocol import Reader, Ref, RefMove
 
 _PAGE: Final = 256
@@ -92,6 +93,10 @@ def export_packet(
                     if progress is not None:
                         progress(chunks.count)
             counts = {"chunks": chunks.count, "bodies": bodies.count}
+        readers = list({id(reader): reader for reader, _, _ in snapshots}.values())
+        _lines(sink, layout.INDEX, index_lines(readers, facts.done))
+        stores = {session.session: session.store for session in given}
+        _lines(sink, layout.SPANS, span_lines([_session(stores[ref.session], ref) for _, ref, _ in snapshots]))
         refs = [ref for _, ref, _ in snapshots]
         _document(sink, layout.REFS, {"refs": [_ref(ref, moves) for _, ref, moves in snapshots]})
         _document(sink, layout.MANIFEST, _manifest(refs, counts, facts))
@@ -245,6 +250,16 @@ def _manifest(refs: Sequence[Ref], counts: dict[str, int], facts: _Facts) -> dic
             "recorded_by": [orjson.loads(origin) for origin in sorted(facts.origins)],
         },
     }
+
+
+def _session(store: Store, ref: Ref) -> Session:
+    return Session(store, ref.session, ref.branch, ref.head, ref.position)
+
+
+def _lines(sink: Sink, name: str, lines: Iterable[bytes]) -> None:
+    with sink.lines(name) as file:
+        for line in lines:
+            file.write(line)
 
 
 def _document(sink: Sink, name: str, value: dict[str, Any]) -> None:

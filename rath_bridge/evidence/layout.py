@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 FORMAT: Final = "rath-bridge-packet"
-VERSION: Final = 2
-"""1 had the first five files and objects; 2 adds what an auditor reads, and signatures."""
+VERSION: Final = 3
+"""1 had the first five files and objects; 2 adds what an auditor reads, and signatures; 3 adds the index and the spans."""
 
 CHUNKS: Final = "chunks.jsonl"
 BODIES: Final = "bodies.jsonl"
@@ -20,11 +20,13 @@ COVERAGE: Final = "coverage.json"
 ENVIRONMENT: Final = "environment.json"
 INSTRUCTIONS: Final = "VERIFY.md"
 REPORT: Final = "report.html"
+INDEX: Final = "index.jsonl"
 SPANS: Final = "spans.otlp.jsonl"
 REQUIRED: Final = (CHUNKS, BODIES, REFS, MANIFEST, SUMS)
 ADDED: Final = (CLAIMS, COMMANDS, COVERAGE, ENVIRONMENT, INSTRUCTIONS, REPORT)
 """Required from version 2 on."""
-OPTIONAL: Final = (SPANS,)
+INDEXED: Final = (INDEX, SPANS)
+"""Required from version 3 on; either may be empty."""
 
 SIGNATURE: Final = re.compile(r"SHA256SUMS(?:\.([2-9]|[1-9][0-9]))?\.sig\Z")
 """One file for each signer: ``SHA256SUMS.sig``, ``SHA256SUMS.2.sig`` ..."""
@@ -54,11 +56,13 @@ def signature_file(number: int) -> str:
 
 def required(version: int) -> tuple[str, ...]:
     """Return the names of the files that every packet of a version has."""
-    return REQUIRED if version < 2 else (*REQUIRED, *ADDED)
+    return (*REQUIRED, *(ADDED if version >= 2 else ()), *(INDEXED if version >= 3 else ()))
 
 
 def is_known(name: str, version: int) -> bool:
     """Tell whether a version of the format has a file of that name."""
     if name in REQUIRED or OBJECT.match(name) is not None:
         return True
-    return version >= 2 and (name in ADDED or name in OPTIONAL or SIGNATURE.match(name) is not None)
+    if version >= 2 and (name in ADDED or name == SPANS or SIGNATURE.match(name) is not None):
+        return True
+    return version >= 3 and name == INDEX

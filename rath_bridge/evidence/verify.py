@@ -13,6 +13,7 @@ import orjson
 
 from rath_bridge.errors import PacketError
 from rath_bridge.evidence import layout
+from rath_bridge.evidence.beside import index_entry
 from rath_bridge.evidence.claims import ClaimVerdict
 from rath_bridge.evidence.coverage import Coverage
 from rath_bridge.evidence.history import History
@@ -153,6 +154,8 @@ class _Verify:
         texts = {name: self._document(name, layout.MAX_READING) for name in self._reading()}
         again = look_again(self._files, texts, _texts(manifest.get("sessions")), len(absent))
         self._found += again.findings
+        if self._version >= 3:
+            self._lines(layout.INDEX, self._index)
         self._rest()
         if head is not None and head not in self._history.chunks:
             self._found.append(Finding(head, "the known head is not in this packet: it is not the history that you know"))
@@ -344,11 +347,22 @@ class _Verify:
         elif size is not None and size != there:
             self._found.append(Finding(name, f"it has {there} bytes where {size} are written", where))
 
+    def _index(self, number: int, line: bytes) -> None:
+        """See that an index entry is one, and leads to a chunk of the packet."""
+        place = f"{layout.INDEX}:{number}"
+        try:
+            _, name = index_entry(line)
+        except (ValueError, TypeError, RecursionError) as error:
+            self._found.append(Finding(layout.INDEX, f"a line that is no index entry ({error})", place))
+            return
+        if name not in self._history.chunks:
+            self._found.append(Finding(name, "an index entry leads to it, but it is not in the packet", place))
+
     def _rest(self) -> None:
         """Read what was not read yet, so that its sum is known, and name what does not belong."""
         newer = any("this program knows" in note for note in self._notes)
         for name in layout.required(self._version):
-            if name in (layout.INSTRUCTIONS, layout.REPORT) and name not in self._files.sizes:
+            if name in (layout.INSTRUCTIONS, layout.REPORT, layout.SPANS) and name not in self._files.sizes:
                 self._found.append(Finding(name, "the file is missing", name))
         for name in self._files.sizes:
             if not layout.is_known(name, self._version):

@@ -168,7 +168,7 @@ def encode(session: Session, /) -> tuple[Any, LossReport]:
     document: Any = _rebuilt(rows) if rows else {"resourceSpans": []}
     if records:
         target: Any = (listed(document) or [document])[-1]
-        target["resourceSpans"].append(_group(records))
+        target["resourceSpans"].append(resource_spans(records))
     return document, LossReport(tuple(_losses(others, records)))
 
 
@@ -176,7 +176,8 @@ def _from_otlp(chunk: Chunk) -> bool:
     return chunk.origin is not None and orjson.loads(chunk.origin).get("adapter") == FRAMEWORK
 
 
-def _group(records: Sequence[SpanRecord]) -> dict[str, Any]:
+def resource_spans(records: Sequence[SpanRecord]) -> dict[str, Any]:
+    """Return spans of ours as one ``ResourceSpans`` of OTLP."""
     from rath_bridge import __version__
 
     scope = {

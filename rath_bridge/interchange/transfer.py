@@ -7,7 +7,7 @@ comes in as ``name~<8 hex of its root>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,11 +16,12 @@ import orjson
 
 from rath_bridge.errors import CorruptStoreError, MissingObjectError, PacketError
 from rath_bridge.evidence import layout, verify_packet
+from rath_bridge.evidence.beside import index_entry
 from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.order import parents_first
 from rath_bridge.evidence.reading import DirectoryFiles, PacketFiles, ZipFiles
 from rath_bridge.interchange.importing import Imported
-from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.chunk import Chunk, Key
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.reaching import Fetch, Memo, body_references, reach
 from rath_bridge.session import Store
@@ -101,7 +102,18 @@ def _plan(origin: Origin, ref: Ref, session: str, backend: Backend) -> tuple[Imp
     return told("branched", ref.position + 1, branch), Landing(session, branch, None, ref.head)
 
 
-def _objects(chunks: Sequence[Chunk], fetch: Fetch, trees: Memo) -> Iterator[Arrival]:
+Keys = Mapping[Digest, Sequence[Key]]
+"""Index entries by the chunk that they lead to."""
+
+
+def _by_chunk(entries: Iterable[tuple[Key, Digest]]) -> Keys:
+    found: dict[Digest, list[Key]] = {}
+    for key, name in entries:
+        found.setdefault(name, []).append(key)
+    return found
+
+
+def _objects(chunks: Sequence[Chunk], fetch: Fetch, trees: Memo, keys: Keys) -> Iterator[Arrival]:
     """Give each chunk its objects: its own blobs always (a native record is kept around the texts of its chunk), tree nodes once."""
     for chunk in chunks:
         found: dict[Digest, bytes] = {}
@@ -114,7 +126,7 @@ def _objects(chunks: Sequence[Chunk], fetch: Fetch, trees: Memo) -> Iterator[Arr
                 if reached.problem is not None:
                     raise CorruptStoreError(f"object {reached.reference.digest[:16]}", reached.problem)
                 found[reached.reference.digest] = reached.data
-        yield Arrival(chunk, found)
+        yield Arrival(chunk, found, tuple(keys.get(chunk.id, ())))
 
 
 class StoreOrigin:
@@ -135,10 +147,11 @@ class StoreOrigin:
         """All that these heads descend from, in pages."""
         done: set[Digest] = set()
         trees = Memo(1 << 62)
+        keys = _by_chunk(self._reader.entries())
         for head in heads:
             waiting = parents_first(head, self._reader, done)
             while page := list(islice(waiting, _PAGE)):
-                yield from _objects(page, self._reader.objects, trees)
+                yield from _objects(page, self._reader.objects, trees, keys)
 
 
 class PacketOrigin:
@@ -195,8 +208,16 @@ class PacketOrigin:
         """Every chunk of the packet: all of them belong to its refs."""
         trees = Memo(1 << 62)
         chunks = packet_chunks(self._files)
+        keys = _by_chunk(self._entries())
         while page := list(islice(chunks, _PAGE)):
-            yield from _objects(page, self._fetch, trees)
+            yield from _objects(page, self._fetch, trees, keys)
+
+    def _entries(self) -> Iterator[tuple[Key, Digest]]:
+        """Index entries; packets before version 3 carry none, so adapters do not find their threads in them."""
+        if layout.INDEX in self._files.sizes:
+            with self._files.open(layout.INDEX) as file:
+                for line in file:
+                    yield index_entry(line)
 
     def close(self) -> None:
         """Close the archive."""

@@ -1,4 +1,4 @@
-"""Write a packet of today's version: ``python -m tests.formats.packets.make tests/formats/packets/v2.zip``.
+"""Write a packet of today's version: ``python -m tests.formats.packets.make tests/formats/packets/v3.zip``.
 
 Run it once for each new version of the packet; what older versions wrote stays as it is. Version 1 lies in ``tests/formats/v1``.
 """

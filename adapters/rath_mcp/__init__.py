@@ -7,6 +7,7 @@ inside a block; ``rath-bridge mcp record`` is the proxy for all others. ``replay
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +50,17 @@ def commands() -> Any:
 def quick(arguments: Sequence[str]) -> int | None:
     """Run a verb whose program a host waits for (`rath_mcp.wrapping.quick`); None where it is another verb."""
     return import_module("rath_mcp.wrapping").quick(arguments)
+
+
+def player(tape: Any) -> Any:
+    """Return what answers for MCP servers in a replay; None where nothing of them is on record and no SDK is in use."""
+    on_record = any(chunk.native_ref is not None and chunk.native_ref["framework"] == "mcp" for chunk in tape.held.chunks)
+    if not on_record and "mcp" not in sys.modules:
+        return None
+    from rath_bridge.plugins import require
+
+    require("mcp", "replaying calls of MCP servers", extra)
+    return import_module("rath_mcp.staging").McpPlayer(tape)
 
 
 def __getattr__(name: str) -> Any:

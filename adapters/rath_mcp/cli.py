@@ -60,6 +60,10 @@ def replay(
     no_hold: Annotated[
         bool, typer.Option("--no-hold", help="Answer at once what was given up unanswered, with an error.")
     ] = False,
+    as_server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="NAME", help="Answer as this one of the session's servers.", show_default=False),
+    ] = None,
 ) -> int:
     """Be an MCP server over stdio that answers from a session's record, and touches nothing.
 
@@ -69,7 +73,7 @@ def replay(
     from rath_mcp.replay import replay_server
     from rath_mcp.serving import serve
 
-    server = replay_server(face.session(name), hold=not no_hold)
+    server = replay_server(face.session(name), hold=not no_hold, server=as_server)
     serve(server)
     for miss in server.misses:
         face.err.print(f"rath-bridge: not on record: {inert(str(miss))}", soft_wrap=True)

@@ -52,7 +52,7 @@ def _frames(chunks: Sequence[Chunk]) -> tuple[list[dict[str, Any]], LossReport]:
     tapes: dict[str, dict[int, tuple[Chunk, Numbered]]] = {}
     losses: list[Loss] = []
     for chunk in chunks:
-        held = _kept(chunk)
+        held = kept(chunk)
         if held is None and not _is_bookkeeping(chunk):
             losses.append(Loss(chunk.id, "body", f"a {chunk.kind} that no frame tells; left out"))
         for item in held or ():
@@ -78,7 +78,8 @@ def _frames(chunks: Sequence[Chunk]) -> tuple[list[dict[str, Any]], LossReport]:
     return found, LossReport(tuple(losses), tuple(manifest))
 
 
-def _kept(chunk: Chunk) -> Sequence[Numbered] | None:
+def kept(chunk: Chunk) -> Sequence[Numbered] | None:
+    """Return the frames that a chunk keeps; None where it has none."""
     if chunk.body_bytes is None:
         return None
     ref = chunk.native_ref

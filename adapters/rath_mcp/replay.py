@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rath_bridge.errors import UnsupportedError
 from rath_bridge.session import Session
 from rath_mcp.asked import Asked
 from rath_mcp.bodies import HOUSEKEEPING
 from rath_mcp.frames import mapping, shape
 from rath_mcp.serving import METHOD_NOT_FOUND, VERSIONS, Json, error, hello, result
-from rath_mcp.tape import Exchange, key_of, name_of, tape
+from rath_mcp.tape import Exchange, key_of, name_of, servers, tape
 
 MISS: Final = -32004
 """Code of the error for a request that is not on record (of the range that JSON-RPC leaves to servers)."""
@@ -138,8 +139,11 @@ class ReplayServer:
             for name in [name for name, one in self._parked.items() if one.request_id == params.get("requestId")]:
                 del self._parked[name]
             return []
-        waiting = self._waiting.get(key_of(method, None))
-        return self._play(None, method, None, iter(waiting.pop(0).told)) if waiting else []
+        waiting = self._waiting.get(key_of(method, params or None))
+        if not waiting:
+            return []
+        one = waiting.pop(0)
+        return self._play(None, method, None, iter([*one.told, *one.after]))
 
     def _next(self, method: str, params: Any) -> Exchange | None:
         key = key_of(method, params)
@@ -174,7 +178,7 @@ class ReplayServer:
         if wanted and self._greeted:
             return [*told, *self._questions(one, wanted, request_id, params)]
         if one.answer is not None:
-            return [*told, {"jsonrpc": "2.0", "id": request_id, **one.answer}]
+            return [*told, {"jsonrpc": "2.0", "id": request_id, **one.answer}, *one.after]
         if not one.given_up:
             return [*told, error(request_id, CLOSED, f"on record this call was never answered: {one.reason}")]
         if self.hold:
@@ -249,15 +253,23 @@ def _without_meta(params: Any) -> Json:
     return {key: value for key, value in mapping(params).items() if key != "_meta"}
 
 
-def replay_server(session: Session, *, hold: bool = True) -> ReplayServer:
+def replay_server(session: Session, *, hold: bool = True, server: str | None = None) -> ReplayServer:
     """Return a server that answers MCP requests from what a session has on record.
 
     Args:
         session: Its calls to MCP servers, recorded by `rath_mcp`, and tool calls that other adapters recorded.
         hold: Leave a request unanswered that was given up unanswered; False answers it with a timeout's error at once.
+        server: Answer as this one of the session's servers alone.
 
     Returns:
         A server for `rath_mcp.serving.serve`, or for your own transport: ``answer(message)`` returns the messages to send. Look at
         its ``misses`` and ``unused`` when the run is over.
+
+    Raises:
+        UnsupportedError: There is no server of that name on record.
     """
-    return ReplayServer(tape(session), hold=hold)
+    exchanges = tape(session, server)
+    if server is not None and not exchanges:
+        known = sorted(set(servers(list(session.chunks())).values()))
+        raise UnsupportedError(f"{session.name} has no server {server!r} on record: it has {', '.join(known) or 'none'}")
+    return ReplayServer(exchanges, hold=hold)

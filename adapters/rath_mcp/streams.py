@@ -36,16 +36,16 @@ class TeeRead:
     """A client's read stream that shows what comes to a recorder first."""
 
     def __init__(self, inner: Any, observer: Observer) -> None:
-        self._inner, self._observer = inner, observer
+        self.inner, self._observer = inner, observer
 
     async def receive(self) -> Any:
         """Return the next message of the server."""
-        return await receive_from(self._inner.receive, self._observer)
+        return await receive_from(self.inner.receive, self._observer)
 
     async def aclose(self) -> None:
         """Close the stream; the connection has ended."""
         self._observer.close("client_closed")
-        await self._inner.aclose()
+        await self.inner.aclose()
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
@@ -65,24 +65,24 @@ class TeeRead:
         await self.aclose()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        return getattr(self.inner, name)
 
 
 class TeeWrite:
     """A client's write stream that shows what goes to a recorder first: a request is on record before it is sent."""
 
     def __init__(self, inner: Any, observer: Observer) -> None:
-        self._inner, self._observer = inner, observer
+        self.inner, self._observer = inner, observer
 
     async def send(self, item: Any) -> None:
         """Send a message to the server."""
         self._observer.sends(item)
         await self._observer.settled()
-        await self._inner.send(item)
+        await self.inner.send(item)
 
     async def aclose(self) -> None:
         """Close the stream."""
-        await self._inner.aclose()
+        await self.inner.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +91,7 @@ class TeeWrite:
         await self.aclose()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        return getattr(self.inner, name)
 
 
 async def receive_from(receive: Callable[[], Any], observer: Observer) -> Any:

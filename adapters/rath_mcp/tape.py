@@ -7,15 +7,18 @@ told them (`rath_mcp.encode`). Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from rath_bridge.model.kinds import ToolResult
+from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.digests import Digest
+from rath_bridge.model.kinds import Run, ToolResult
 from rath_bridge.session import Session
 from rath_mcp.asked import Asked, Json
-from rath_mcp.encode import encode
-from rath_mcp.frames import CODEC, Frame, frame_from_json, mapping, shape
+from rath_mcp.encode import encode, kept
+from rath_mcp.frames import Frame, dumps, mapping, shape
 
 HANDSHAKE: Final = ("initialize", "server/discover")
 _GIVEN_UP: Final = frozenset({"timeout", "cancelled", "client_closed", "record_ended", "client_error"})
@@ -36,6 +39,13 @@ class Exchange:
     """Why none came."""
     told: list[Json | Asked] = field(default_factory=list[Json | Asked])
     """What the server sent before it answered: progress, log messages, and requests of its own."""
+    after: list[Json] = field(default_factory=list[Json])
+    """What it sent after that, before it was asked anything else."""
+    connection: str = ""
+    run: str | None = None
+    """The run in which it was asked."""
+    chunks: tuple[Digest, ...] = ()
+    """The call, and what came of it."""
 
     @property
     def key(self) -> str:
@@ -68,85 +78,133 @@ def name_of(method: str, params: Any) -> str:
     return f"{method} {named}" if isinstance(named, str) else method
 
 
-def tape(session: Session) -> list[Exchange]:
-    """Read the exchanges of a session's line that a client began."""
+def tape(session: Session, server: str | None = None) -> list[Exchange]:
+    """Read the exchanges of a session's line that a client began.
+
+    Args:
+        session: The record.
+        server: Only those with the server of this name.
+    """
     chunks = list(session.chunks())
-    frames = [frame_from_json(item) for item in encode(session, "frames")[0]]
-    found = list(_exchanges(frames))
-    reasons: dict[str, str] = {}
-    told: set[str] = set()
-    for chunk in chunks:
-        ref = chunk.native_ref if chunk.body_bytes is not None else None
-        if ref is not None and ref["framework"] == "mcp" and ref["codec"] == CODEC:
-            told.add(chunk.id)
-        if chunk.kind == "tool_result" and chunk.body_bytes is not None:
-            body = cast(ToolResult, chunk.body)
-            if body.status == "no_response" and body.call_id and body.reason:
-                reasons[body.call_id] = body.reason
-                reasons[f":{body.call_id.partition(':')[2]}"] = body.reason  # frames of a lone connection do not name it
-    for name, exchange in found:
-        exchange.reason = reasons.get(name) if exchange.answer is None else None
+    found = wire(chunks)
+    told = {chunk.id for chunk in chunks if kept(chunk) is not None}
     pairs, report = encode(session, "results")
     place = {chunk.id: (chunk.at * 1000, chunk.position) for chunk in chunks}
-    others: list[Exchange] = []
     for entry in report.manifest:
         pair = pairs[entry.position]
         request = mapping(pair.get("request"))
         if entry.chunk in told or not request:
             continue
         answer = {key: pair[key] for key in ("result", "error") if key in pair}
-        others.append(Exchange(str(request.get("method")), request.get("params"), place[entry.chunk], answer))
-    return sorted([*(exchange for _, exchange in found), *others], key=lambda one: one.at)
+        found.append(Exchange(str(request.get("method")), request.get("params"), place[entry.chunk], answer))
+    if server is not None:
+        names = servers(chunks)
+        found = [one for one in found if names.get(one.connection) == server]
+    return sorted(found, key=lambda one: one.at)
 
 
-def _exchanges(frames: Sequence[Frame]) -> Iterable[tuple[str, Exchange]]:
-    """Pair the requests of clients with their answers, within each connection; named by call id, as the recorder names them."""
-    opened: dict[tuple[str, str], Exchange] = {}
-    asked: dict[tuple[str, str], Asked] = {}
-    notified: dict[str, Exchange] = {}
-    found: list[tuple[str, Exchange]] = []
-    for index, frame in enumerate(frames):
-        if not frame.decodable:
-            continue
-        connection = str(frame.extra.get("connection", ""))
-        whole: Any = frame.message
-        messages: list[Any] = whole if shape(whole) == "batch" else [whole]
-        for message in messages:
-            kind, data = shape(message), mapping(message)
-            if kind == "request" and frame.direction == "c2s":
-                one = Exchange(data["method"], data.get("params"), (frame.t or 0, index))
-                opened[connection, str(data["id"])] = one
-                found.append((f"{connection}:{data['id']}", one))
-            elif kind == "answer" and frame.direction == "s2c":
-                one = opened.pop((connection, str(data["id"])), None)
-                if one is not None:
-                    one.answer = {key: data[key] for key in ("result", "error") if key in data}
-            elif kind == "request":
-                question = asked[connection, str(data["id"])] = Asked(data["method"], data.get("params"))
-                mine = [one for (name, _), one in opened.items() if name == connection]
-                if not mine and connection in notified:  # asked because of what the client had told
-                    mine = [notified[connection]]
-                    if not mine[0].told:
-                        found.append(("", mine[0]))
-                if mine:
-                    mine[-1].told.append(question)
-            elif kind == "answer":
-                question = asked.pop((connection, str(data["id"])), None)
-                if question is not None:
-                    question.answer = {key: data[key] for key in ("result", "error") if key in data}
-            elif kind == "notification" and frame.direction == "c2s":
-                notified[connection] = Exchange(data["method"], None, (frame.t or 0, index), {})
-            elif kind == "notification":
-                _tell(data, connection, opened)
+def servers(chunks: Sequence[Chunk]) -> dict[str, str]:
+    """Return the server of each connection on record."""
+    found: dict[str, str] = {}
+    for chunk in chunks:
+        if chunk.kind == "run" and chunk.body_bytes is not None:
+            run = cast(Run, chunk.body)
+            if run.type == "server" and run.native_id:
+                found[run.native_id] = run.name
     return found
 
 
-def _tell(message: Mapping[str, Any], connection: str, opened: Mapping[tuple[str, str], Exchange]) -> None:
-    method, params = message["method"], mapping(message.get("params"))
-    mine = [one for (name, _), one in opened.items() if name == connection]
-    if method == "notifications/progress":
-        mine = [
-            one for one in mine if mapping(mapping(one.params).get("_meta")).get("progressToken") == params.get("progressToken")
-        ]
-    if mine and method in ("notifications/progress", "notifications/message"):
-        mine[-1].told.append(dict(message))
+def wire(chunks: Sequence[Chunk]) -> list[Exchange]:
+    """Pair the requests of clients with what came of them, within each connection, from the frames that chunks keep."""
+    tapes: dict[str, dict[int, tuple[Chunk, Frame]]] = defaultdict(dict)
+    closed: dict[str, list[tuple[Digest, ToolResult]]] = defaultdict(list)
+    for chunk in chunks:
+        for item in kept(chunk) or ():
+            tapes[item.connection][item.number] = (chunk, item.frame)
+        if chunk.kind == "tool_result" and chunk.body_bytes is not None:
+            body = cast(ToolResult, chunk.body)
+            if body.status == "no_response" and body.call_id:
+                closed[body.call_id].append((chunk.id, body))
+    found: list[Exchange] = []
+    for name, frames in tapes.items():
+        line = _Line(name, [frames[number] for number in sorted(frames)])
+        for request_id, one in line.exchanges():
+            if one.answer is None and closed[f"{name}:{request_id}"]:
+                chunk, body = closed[f"{name}:{request_id}"].pop(0)
+                one.reason, one.chunks = body.reason, (*one.chunks, chunk)
+            found.append(one)
+    return found
+
+
+class _Line:
+    """One connection's frames, in order."""
+
+    def __init__(self, name: str, frames: Sequence[tuple[Chunk, Frame]]) -> None:
+        self._name, self._frames = name, frames
+        self._open: dict[str, Exchange] = {}
+        self._asked: dict[str, Asked] = {}
+        self._last: Exchange | None = None
+        """What the client did last: what the server says while nothing is open comes after that."""
+        self._found: list[tuple[str, Exchange]] = []
+
+    def exchanges(self) -> Iterator[tuple[str, Exchange]]:
+        """Return them with the ids of their requests, as the recorder writes them."""
+        for index, (chunk, frame) in enumerate(self._frames):
+            whole: Any = frame.message if frame.decodable else None
+            for message in whole if shape(whole) == "batch" else [whole]:
+                self._take(mapping(message), frame, chunk, index)
+        return iter(self._found)
+
+    def _take(self, message: Mapping[str, Any], frame: Frame, chunk: Chunk, index: int) -> None:
+        kind, ours = shape(message), frame.direction == "c2s"
+        if kind in ("request", "notification") and ours:
+            one = Exchange(
+                message["method"], message.get("params"), (frame.t or 0, index), None if kind == "request" else {},
+                connection=self._name, run=chunk.run, chunks=(chunk.id,),
+            )  # fmt: skip
+            if kind == "request":
+                self._open[_id(message)] = one
+                self._found.append((_id(message), one))
+            elif one.method != "notifications/cancelled":
+                self._last = one
+        elif kind == "answer" and not ours:
+            one = self._open.pop(_id(message), None) or self._open.pop(str(message["id"]), None)
+            if one is not None:
+                one.answer = {key: message[key] for key in ("result", "error") if key in message}
+                one.chunks = tuple(dict.fromkeys((*one.chunks, chunk.id)))
+                self._last = one
+        elif kind == "request":
+            question = self._asked[_id(message)] = Asked(message["method"], message.get("params"))
+            if self._open:
+                next(reversed(self._open.values())).told.append(question)
+            elif self._last is not None and self._last.method.startswith("notifications/"):
+                self._keep(self._last)
+                self._last.told.append(question)
+        elif kind == "answer":
+            question = self._asked.pop(_id(message), None)
+            if question is not None:
+                question.answer = {key: message[key] for key in ("result", "error") if key in message}
+        elif kind == "notification":
+            self._told(message)
+
+    def _told(self, message: Mapping[str, Any]) -> None:
+        mine = list(self._open.values())
+        if message["method"] == "notifications/progress":
+            token = mapping(message.get("params")).get("progressToken")
+            mine = [one for one in mine if mapping(mapping(one.params).get("_meta")).get("progressToken") == token]
+        if mine:
+            mine[-1].told.append(dict(message))
+        elif self._last is not None and message["method"] != "notifications/progress":
+            self._keep(self._last)
+            self._last.after.append(dict(message))
+
+    def _keep(self, notice: Exchange) -> None:
+        """A notification of the client is an exchange where the server did something because of it."""
+        if notice.method.startswith("notifications/") and not notice.told and not notice.after:
+            self._found.append(("", notice))
+
+
+def _id(message: Mapping[str, Any]) -> str:
+    """Tell the id 3 from the id "3", as the recorder does."""
+    value = message["id"]
+    return str(value) if type(value) is int else dumps(value).decode()

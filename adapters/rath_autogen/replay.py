@@ -7,8 +7,9 @@ with an error, the tape takes note, and the next model call raises with the firs
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, cast
 
 from autogen_agentchat.agents import CodeExecutorAgent, UserProxyAgent
@@ -28,6 +29,7 @@ from rath_autogen.tape import ModelCall, ReplayDivergenceError, Tape
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.recorder import current_run
 from rath_bridge.redaction import DEFAULT
+from rath_bridge.replay import ReplayHaltedError
 from rath_bridge.session import Session
 
 EVERYTHING: Final = ModelInfo(
@@ -262,6 +264,7 @@ async def replaying(runner: Any, session: Session) -> AsyncGenerator[Tape]:
     """
     tape = Tape.of(session)
     async with AsyncExitStack() as undo:
+        undo.enter_context(quiet())
         stack: list[Any] = [runner.runner if isinstance(runner, Wrapped) else runner]
         while stack:
             one = stack.pop()
@@ -274,6 +277,26 @@ async def replaying(runner: Any, session: Session) -> AsyncGenerator[Tape]:
                 stack.extend(inner for inner in (wrapped(one), getattr(one, "_team", None)) if inner is not None)
                 _swap(one, tape, undo)
         yield tape
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep AutoGen's runtime from printing the traceback of a divergence: it is told by the report, or raised, already."""
+    logger = logging.getLogger("autogen_core")
+    logger.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, (ReplayDivergenceError, ReplayHaltedError)):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 def _swap(agent: Any, tape: Tape, undo: AsyncExitStack) -> None:

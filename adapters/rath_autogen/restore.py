@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
+from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
 from autogen_core import SingleThreadedAgentRuntime
 from autogen_core.memory import ListMemory, MemoryContent
 
@@ -107,6 +108,10 @@ async def _agent(agent: Any, state: Mapping[str, Any], lose: Lose, path: str) ->
     context = getattr(agent, "_model_context", None)
     if context is not None and "llm_context" in extra:
         await context.load_state(_mended(extra, lose, path)["llm_context"])
+    own: Any = type(agent)
+    stateless = isinstance(agent, UserProxyAgent) or own.save_state is not BaseChatAgent.save_state
+    if inner is None and not stateless and "llm_context" not in extra:
+        lose(path.removesuffix(".") or "agent_state", f"a {own.__name__} saves no state: what it knew is not on record")
     benches: Sequence[Any] = getattr(agent, "_workbench", None) or ()
     for bench, kept in zip(benches, extra.get("workbenches", ()), strict=False):
         await bench.load_state(kept)

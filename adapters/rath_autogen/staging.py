@@ -24,7 +24,7 @@ from autogen_core.tools import BaseTool, StaticWorkbench, TextResultContent, Too
 from rath_autogen.capture import manager, members, wrapped
 from rath_autogen.natives import Registry, from_bytes
 from rath_autogen.record import RecordingChatCompletionClient, asker, asking
-from rath_autogen.replay import RathReplayChatCompletionClient, RathReplayWorkbench, failure, streamed
+from rath_autogen.replay import RathReplayChatCompletionClient, RathReplayWorkbench, failure, quiet, streamed
 from rath_autogen.tape import ModelCall, Tape, ToolCall
 from rath_bridge.errors import RathError
 from rath_bridge.model.digests import Digest
@@ -55,7 +55,7 @@ class AutoGenPlayer:
     @contextmanager
     def installed(self) -> Generator[None]:
         """Let AutoGen's clients, workbenches, tools, people and code executors answer from the record."""
-        with self._patches:
+        with self._patches, quiet():
             for base in (ChatCompletionClient, Workbench, BaseTool, Memory):
                 self._patch(base, "__init_subclass__", _loaded)
                 self._cover(base)

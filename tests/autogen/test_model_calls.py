@@ -43,7 +43,7 @@ def items(session: rb.Session, call: Inference) -> list[bytes]:
     return [backend.objects([name])[name] for name in names]
 
 
-async def test_a_call_is_recorded_whole(store: rb.Store) -> None:
+async def test_11505_a_call_is_recorded_whole_under_the_run_that_made_it(store: rb.Store) -> None:
     model = RecordingChatCompletionClient(client(asks("pay", '{"n": 3}', thought="hm")))
     with rb.record(store, "s") as recorder, recorder.run("graph", "graph") as run:
         tool = FunctionTool(pay, description="pay")

@@ -61,7 +61,7 @@ async def test_a_saved_team_goes_on_in_the_agents_sdk(store: rb.Store, make: Any
     assert calls == [item["call_id"] for item in items if item.get("type") == "function_call_output"]
 
 
-async def test_the_command_line_imports_and_exports_what_autogen_wrote(tmp_path: Path) -> None:
+async def test_4327_the_command_line_imports_and_exports_what_autogen_wrote(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 's.db'}"
     team = swarm()
     result = await team.run(task="go")

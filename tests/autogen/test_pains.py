@@ -1,7 +1,7 @@
 """What users of AutoGen ran into, by issue, with the right behaviour; and runs of the kinds that have no page of their own.
 
-Elsewhere: 7956 (cancel) and 7043, 7916, 6983, 5130 in test_team_state.py and test_runs.py; 7968, 8039 in test_replay.py; 4327, 3619 in
-test_moving.py; 11505 in test_model_calls.py.
+Elsewhere, by the same names: 7956, 5912 in test_runs.py; 7956, 7043, 7916, 6983 in test_team_state.py; 7968, 8039 in test_replay.py; 11505
+in test_model_calls.py; 4327 in test_moving.py. 8014 (mcp 2) is a matter of packages: the constraints hold mcp below 2 where AutoGen is.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, CodeExecutorAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.conditions import HandoffTermination
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core import CancellationToken
 from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.tools import BaseToolWithState
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from pydantic import BaseModel
 
 import rath_autogen
 import rath_bridge as rb
@@ -26,7 +30,7 @@ from rath_bridge.model.kinds import Inference, Span
 from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
 from rath_bridge.otel import SessionSpanProcessor
 from tests.autogen.scripted import asks, client, dumped
-from tests.autogen.test_replay import coder, magentic, nested, society, writing_coder
+from tests.autogen.test_replay import Executor, approve, coder, magentic, nested, society, writing_coder
 
 
 async def pay(n: int) -> str:
@@ -143,7 +147,7 @@ async def test_6823_a_tool_result_says_whose_it_is(store: rb.Store) -> None:
     assert [(call.status, call.call_id) for call in session.calls()] == [("ok", "c1"), ("ok", "c1")]
 
 
-async def test_7955_a_context_that_was_cut_through_a_pair_is_whole_again(store: rb.Store) -> None:
+async def test_7955_and_contextplus_7_a_context_that_was_cut_through_a_pair_is_whole_again(store: rb.Store) -> None:
     """A limited context drops the call and keeps its result; what we hand over holds both, or neither."""
     context = BufferedChatCompletionContext(buffer_size=1)
     agent = AssistantAgent("a", client(asks("pay", '{"n": 1}')), tools=[pay], model_context=context)
@@ -188,3 +192,96 @@ async def test_5034_a_state_that_was_not_awaited_says_so(store: rb.Store) -> Non
     session = store.create("s").append(rb.message("user", "go"))
     with pytest.warns(RuntimeWarning, match="'load_team_state' was never awaited"):
         load_team_state(AssistantAgent("a", client("one")), session)  # pyright: ignore[reportUnusedCoroutine]
+
+
+@pytest.mark.parametrize("kind", ["agent", "team"])
+async def test_8091_a_cancel_reaches_agents_and_teams_inside_of_tools(store: rb.Store, kind: str) -> None:
+    works, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait for a long time."""
+        works.set()
+        try:
+            await asyncio.sleep(10)
+        finally:
+            ended.set()
+        return "waited"
+
+    inner = AssistantAgent("inner", client(asks("wait", "{}", "i1")), tools=[wait])
+    tool: Any = AgentTool(inner) if kind == "agent" else TeamTool(RoundRobinGroupChat([inner]), "inner", "A team.")
+    outer = AssistantAgent("outer", client(asks("inner", '{"task": "wait"}', "o1")), tools=[tool])
+    token = CancellationToken()
+    running = asyncio.create_task(wrap(outer, store, "s", grace=0.1).run(task="go", cancellation_token=token))
+    await asyncio.wait_for(works.wait(), 5)
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(ended.wait(), 5)  # the tool was stopped
+    session = store.session("s")
+    assert [(call.call_id, call.status) for call in session.calls()] == [("o1", "no_response")]
+    assert not session.pending()
+
+
+class Count(BaseModel):
+    n: int = 0
+
+
+class Till(BaseToolWithState[Count, Count, Count]):
+    """A tool that knows how much it has taken."""
+
+    def __init__(self) -> None:
+        super().__init__(Count, Count, Count, "till", "Take money.")
+        self.taken = 0
+
+    async def run(self, args: Count, cancellation_token: CancellationToken) -> Count:
+        self.taken += args.n
+        return Count(n=self.taken)
+
+    def save_state(self) -> Count:
+        return Count(n=self.taken)
+
+    def load_state(self, state: Count) -> None:
+        self.taken = state.n
+
+
+async def test_3619_a_rollback_takes_the_tools_along_and_names_what_was_done_since(store: rb.Store) -> None:
+    till = Till()
+    answers = [asks("till", '{"n": 3}', f"c{turn}") for turn in range(3)]
+    team = wrap(RoundRobinGroupChat([AssistantAgent("a", client(*answers), tools=[till])], max_turns=1), store, "s")
+    await team.run(task="take 3")
+    snapshot = await save_team_state(team)
+    await team.run(task="and 3 more")
+    assert till.taken == 6
+    assert (await load_team_state(team, snapshot)).exact
+    assert till.taken == 3
+    since = store.session("s").diff(snapshot)
+    done = [call for call in store.session("s").calls() if call.call_id == "c1"]
+    assert [(call.name, call.status) for call in done] == [("till", "ok")]  # what a tool did outside stays done, and is on record
+    assert since
+    await team.run(task="again")
+    assert till.taken == 6
+
+
+class Remembers(BaseChatAgent):
+    """An agent that knows something and saves nothing."""
+
+    produced_message_types = (TextMessage,)
+
+    async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+        return Response(chat_message=TextMessage(content="I know", source=self.name))
+
+    async def on_reset(self, cancellation_token: Any) -> None: ...
+
+
+async def test_5130_an_agent_that_saves_no_state_is_named(store: rb.Store) -> None:
+    def team() -> Any:
+        runner = CodeExecutorAgent("runner", Executor(True), approval_func=approve)
+        return RoundRobinGroupChat([AssistantAgent("a", client("one")), Remembers("b", "Knows."), runner], max_turns=3)
+
+    first = team()
+    await first.run(task="go")
+    report = await load_team_state(team(), await save_team_state(first, store, "s"))
+    told = ("agent_states.b.agent_state", "a Remembers saves no state: what it knew is not on record")
+    assert [(loss.path, loss.what) for loss in report.losses] == [told]
+    bare = await load_team_state(team(), await first.save_state())  # AutoGen's own: the code executor's history is gone, too
+    assert "a CodeExecutorAgent saves no state: what it knew is not on record" in [loss.what for loss in bare.losses]

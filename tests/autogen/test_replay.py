@@ -203,12 +203,15 @@ async def test_another_tool_is_another_request(store: rb.Store) -> None:
     async with replaying(runner, store.session("s")):
         with pytest.raises(ReplayDivergenceError, match="message 0: the run has SystemMessage"):
             await runner.run(task="go")
-    with rb.record(store, "t"):
+
+
+async def test_7968_the_tool_choice_is_part_of_the_request(store: rb.Store) -> None:
+    with rb.record(store, "s"):
         asked = model(True, "yes")
         await asked.create(HELLO, tool_choice="required", extra_create_args={"temperature": 0})
-    replay = RathReplayChatCompletionClient(store.session("t"))
+    replay = RathReplayChatCompletionClient(store.session("s"))
     with pytest.raises(ReplayDivergenceError, match='request: the run has tool_choice "auto", .* has tool_choice "required"'):
-        await replay.create(HELLO, extra_create_args={"temperature": 0})  # issue 7968: the choice is part of the request
+        await replay.create(HELLO, extra_create_args={"temperature": 0})
 
 
 async def test_a_tool_that_diverges_does_not_run_and_stops_the_replay(store: rb.Store) -> None:
@@ -238,7 +241,7 @@ async def test_each_call_is_served_once_and_equal_calls_in_turn(store: rb.Store)
     assert (replay.actual_usage().prompt_tokens, replay.count_tokens(HELLO)) == (0, 0)
 
 
-async def test_a_served_answer_is_a_copy(store: rb.Store) -> None:
+async def test_8039_a_served_answer_is_a_copy(store: rb.Store) -> None:
     """Pull 8039: a cache of AutoGen's changes the first result when it is hit."""
     with rb.record(store, "s"):
         first = await model(True, says("yes")).create(HELLO)

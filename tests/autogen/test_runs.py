@@ -169,7 +169,7 @@ async def test_a_crashing_model_leaves_the_chunks_and_raises_as_before(store: rb
 
 
 @pytest.mark.parametrize("in_team", [False, True])
-async def test_a_token_that_is_cancelled_while_a_tool_runs_does_not_hang(store: rb.Store, in_team: bool) -> None:
+async def test_7956_a_token_that_is_cancelled_while_a_tool_runs_does_not_hang(store: rb.Store, in_team: bool) -> None:
     """AutoGen alone waits for ever: issue 7956."""
     one = agent("a", asks("wait"), tools=[wait])
     wrapped = wrap(RoundRobinGroupChat([one]) if in_team else one, store, "s", grace=0.05)
@@ -292,7 +292,7 @@ async def test_a_swarm_continues_a_foreign_session_with_roles_and_calls(store: r
     ]  # fmt: skip
 
 
-async def test_a_swarm_that_handed_to_its_user_is_resumed_by_a_message(store: rb.Store) -> None:
+async def test_5912_a_swarm_that_handed_to_its_user_is_resumed_by_a_message(store: rb.Store) -> None:
     """AutoGen alone refuses a text here: issue 5912."""
     second = agent("b", asks("transfer_to_user"), "welcome back", handoffs=["user"])
     ends = HandoffTermination("user") | TextMentionTermination("welcome")

@@ -156,7 +156,7 @@ async def _manager(team: Any) -> Any:
     return await manager(team)
 
 
-async def test_graphflow_loops_survive_a_save_at_every_turn(store: rb.Store) -> None:
+async def test_7916_graphflow_loops_survive_a_save_at_every_turn(store: rb.Store) -> None:
     """Pull 7916: AutoGen's own save and load ends the loop after a, b, a; c is never reached."""
     session = store.create("s")
     said: list[tuple[str, str]] = []
@@ -202,7 +202,7 @@ async def _cancelled_at_the_call_of_b(team: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["round_robin", "selector", "swarm", "graph"])
-async def test_a_cancelled_team_asks_again_whom_it_had_asked(store: rb.Store, kind: str) -> None:
+async def test_7956_and_7043_a_cancelled_team_asks_again_whom_it_had_asked(store: rb.Store, kind: str) -> None:
     """Issues 7043, 7956: the cursor had moved on, the call is left open, and a message would be told twice."""
 
     def team(first: bool) -> Any:
@@ -321,7 +321,7 @@ async def test_counters_memory_and_code_agents_come_along(store: rb.Store) -> No
     assert [loss.path for loss in report.losses] == ["conditions"]
 
 
-async def test_structured_types_register_themselves(store: rb.Store) -> None:
+async def test_6983_structured_types_register_themselves(store: rb.Store) -> None:
     """Issue 6983: a team refuses a type that it was not told of, also when it loads its own state."""
 
     def structured() -> Any:

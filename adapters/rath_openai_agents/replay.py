@@ -156,7 +156,10 @@ def _whole_response(reply: Reply) -> Response:
         return Response.model_validate(native)
     usage = dict(native.get("usage") or {})
     tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens", "total_tokens")}
-    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    details = {
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
     known = {name: {**zero, **_first(usage.get(name))} for name, zero in details.items()}
     return Response.model_validate({
         "id": native.get("response_id") or "replayed", "object": "response", "created_at": 0.0,

@@ -295,6 +295,8 @@ def _function(book: Book, node: Node, span: Span[Any]) -> None:
 
 def _waits(node: Node, data: Any, error: Any) -> bool:
     """Tell a call that waits for approval from one that ran: the SDK opens a span for both, and hooks see only the second start."""
+    if getattr(getattr(data.output, "run_item", None), "type", None) == "tool_approval_item":  # as 0.20 has it
+        return True
     untouched = data.input is not None and data.output is None and error is None
     return node.talk.hooked and not node.started and untouched and in_flight(node.raised) is None
 

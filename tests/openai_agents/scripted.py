@@ -7,10 +7,10 @@ from typing import Any
 
 from agents import Agent, RunConfig, Runner, Usage, function_tool
 from agents.models.interface import Model
-from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
 import rath_bridge as rb
 from rath_openai_agents import RathRunHooks, RathTracingProcessor, RecordingModel
+from tests.openai_agents.doubles import ModelStep, ScriptedModel, assistant_message, function_call
 
 USAGE = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
 

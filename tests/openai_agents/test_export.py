@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from agents import RunConfig, trace
 from agents.tracing import Span, Trace, TracingProcessor, add_trace_processor, custom_span, set_trace_processors
@@ -18,6 +17,7 @@ import rath_bridge as rb
 from rath_bridge.errors import DecodeError, RathError, UnsupportedError
 from rath_bridge.interchange.reading import read
 from tests.cli_store import run as cli
+from tests.openai_agents.doubles import httpx
 from tests.openai_agents.scripted import bodies, call, get_weather, go, said, say, solo, step, triage, whole
 from tests.openai_agents.test_processor import real
 
@@ -202,12 +202,12 @@ async def test_what_the_sdks_own_exporter_posts_is_read(tmp_path: Path) -> None:
     """openai-agents-python issues 2444, 2518: keys of usage that the backend refuses are no trouble here."""
     posted: list[Any] = []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    def answer(request: Any) -> Any:
         posted.append(json.loads(request.content))
-        return httpx2.Response(200)
+        return httpx.Response(200)
 
     exporter = BackendSpanExporter(api_key="test", endpoint="http://mock.invalid/ingest")
-    exporter._client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    exporter._client = httpx.Client(transport=httpx.MockTransport(answer))
     batch = BatchTraceProcessor(exporter)
     set_trace_processors([batch])
     await go(real("chat"), "weather?", run_config=RunConfig(group_id="g", trace_metadata={"tenant": "t1"}))

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from agents import Agent, Runner
-from agents.testing import ScriptedModel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from rath_bridge.model.parts import (
 from rath_bridge.testing import AdapterContract, Sample
 from rath_openai_agents import decode, encode, recognises, wrap
 from rath_openai_agents.items import key
+from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, go, say, solo, step, triage
 from tests.openai_agents.strategies import ITEM_TYPES, items, paired, typed
 
@@ -201,7 +201,7 @@ def test_foreign_messages_are_translated_and_losses_named() -> None:
     ]
     ids = [m.id for m in s.messages()]
     found = {(ids.index(str(loss.chunk)), loss.path) for loss in report.losses}
-    assert found == {(1, "name"), (2, "parts[0]"), (2, "parts[3]"), (4, "role"), (4, "parts[1]")}
+    assert found == {(1, "name"), (2, "parts[0]"), (2, "parts[3]"), (3, "parts[0].response"), (4, "role"), (4, "parts[1]")}
 
 
 async def test_foreign_items_are_what_the_sdk_takes() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from agents import Agent, HandoffInputData, RunConfig, Runner, SQLiteSession, handoff, trace
 from agents.models.interface import ModelProvider
-from agents.testing import ModelStep, ScriptedModel
 from agents.tracing import set_trace_processors
 
 import rath_bridge as rb
 from rath_openai_agents import RecordingModel, encode, wrap
+from tests.openai_agents.doubles import ModelStep, ScriptedModel
 from tests.openai_agents.scripted import (
     bodies,
     call,

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import pytest
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, custom_span, trace
 from agents.tracing import add_trace_processor, get_trace_provider, set_trace_processors
@@ -19,6 +18,7 @@ from openai import AsyncOpenAI
 import rath_bridge as rb
 from rath_bridge.errors import StoreUnavailableError
 from rath_openai_agents import RathTracingProcessor, RecordingModel, install
+from tests.openai_agents.doubles import httpx
 from tests.openai_agents.scripted import (
     bodies,
     call,
@@ -302,14 +302,14 @@ def chunks(data: dict[str, Any]) -> Iterator[bytes]:
 def client() -> AsyncOpenAI:
     left = {"responses": list(RESPONSES), "completions": list(CHATS)}
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    def answer(request: Any) -> Any:
         data = left[request.url.path.rsplit("/", 1)[-1]].pop(0)
         if b'"stream":true' in request.content.replace(b" ", b""):
             parts = events(data) if "output" in data else chunks(data)
-            return httpx2.Response(200, content=b"".join(parts), headers={"content-type": "text/event-stream"})
-        return httpx2.Response(200, json=data, headers={"x-request-id": "req_1"})
+            return httpx.Response(200, content=b"".join(parts), headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=data, headers={"x-request-id": "req_1"})
 
-    transport = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    transport = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     return AsyncOpenAI(api_key="test", base_url="http://mock.invalid/v1", http_client=transport)
 
 

@@ -24,7 +24,6 @@ from agents import (
     tool_input_guardrail,
 )
 from agents.mcp import MCPServer
-from agents.testing import ScriptedModel
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as McpTool
 from pydantic import BaseModel
@@ -32,6 +31,7 @@ from pydantic import BaseModel
 import rath_bridge as rb
 from rath_openai_agents import RathRunHooks, RecordingModel, ReplayDivergenceError, ReplayModel, replayable, replaying
 from rath_openai_agents.replay import RecordedError
+from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, go, say, session, step, watch, whole
 
 RAN: list[str] = []

@@ -22,10 +22,10 @@ from agents import (
     output_guardrail,
     trace,
 )
-from agents.testing import ModelStep, ScriptedModel, assistant_message
 
 import rath_bridge as rb
 from rath_openai_agents import RathRunHooks, RecordingModel, encode
+from tests.openai_agents.doubles import ModelStep, ScriptedModel, assistant_message
 from tests.openai_agents.scripted import (
     bodies,
     call,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from agents import Agent, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, trace
 from agents.memory import Session as SessionProtocol
-from agents.testing import ScriptedModel
 
 import rath_bridge as rb
 from rath_bridge.errors import MissingSessionError, StoreUnavailableError
 from rath_bridge.store import connect
 from rath_openai_agents import RathRunHooks, RathSession, RecordingModel, wrap
+from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import bodies, call, get_weather, go, plain, said, say, solo, step, watch, whole
 from tests.test_recorder import Flaky
 

@@ -168,3 +168,30 @@ def test_what_was_erased_is_tied_to_the_redaction_that_tells_why(tmp_path: Path,
     report = rb.verify_packet(tmp_path / "p")
     assert report.coverage is not None
     assert f"the content of 1 chunk was erased, {why}" in report.coverage.holes()
+
+
+def test_what_is_left_open_is_named_with_its_chunk(tmp_path: Path) -> None:
+    s = holes(rb.open_store("memory:"))
+    report = rb.verify_packet(rb.export_packet(s, tmp_path / "p.zip"))
+    assert report.coverage is not None
+    told = report.coverage.holes()
+    assert f"1 run has no end: graph (r1, chunk {s[1].id[:12]})" in told
+    assert f"1 tool call has no result, what it did is unknown: search (open, chunk {s[2].id[:12]})" in told
+    assert f"1 tool call was closed without a response: refund (silent, chunk {s[6].id[:12]})" in told
+
+
+@pytest.mark.parametrize("damage", ["dropped chunk", "changed body", "cut tail"])
+def test_a_damaged_packet_is_not_said_to_have_holes_or_to_contradict_itself(tmp_path: Path, damage: str) -> None:
+    files = contents(rb.export_packet(holes(rb.open_store("memory:")), tmp_path / "p.zip"))
+    chunks, bodies = (files[name].splitlines(keepends=True) for name in ("chunks.jsonl", "bodies.jsonl"))
+    if damage == "dropped chunk":
+        del chunks[4]
+    elif damage == "changed body":
+        bodies[4] = bodies[4].replace(b"answered", b"answereD")
+    else:
+        chunks, bodies = chunks[:-3], bodies[:-3]
+    report = check(resummed(files | {"chunks.jsonl": b"".join(chunks), "bodies.jsonl": b"".join(bodies)}), "zip")
+    assert not report.ok
+    assert report.coverage is None
+    assert report.verdicts["coverage"] == report.verdicts["claims"] == "unknown"
+    assert all("coverage" not in found.path for found in report.findings)

@@ -32,6 +32,8 @@ BLIND_SPOTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What each adapter is known not to see, for adapters that do not say it themselves (an optional member ``BLIND_SPOTS``)."""
 
+_NAMED: Final = 5
+"""Of what is left open, so many are named in a sentence; ``coverage.json`` lists them."""
 _ALWAYS: Final = (
     "What happened while no adapter was active, or outside of the processes that recorded.",
     "What models were trained on, the providers' own logs, and whatever a tool did beyond its recorded result.",
@@ -144,11 +146,12 @@ def _holes(facts: Mapping[str, Any]) -> Iterable[str]:
     if adrift := count("unattributed", "chunks"):
         yield f"{adrift} chunk{_s(adrift)} could not be attributed to a run"
     if calls := count("open_calls"):
-        yield f"{calls} tool call{_s(calls)} {_have(calls)} no result: what they did is unknown"
+        which = _which(facts, "open_calls", calls)
+        yield f"{calls} tool call{_s(calls)} {_have(calls)} no result, what {_they(calls)} did is unknown{which}"
     if silent := count("no_response"):
-        yield f"{silent} tool call{_s(silent)} {_were(silent)} closed without a response"
+        yield f"{silent} tool call{_s(silent)} {_were(silent)} closed without a response{_which(facts, 'no_response', silent)}"
     if runs := count("open_runs"):
-        yield f"{runs} run{_s(runs)} {_have(runs)} no end"
+        yield f"{runs} run{_s(runs)} {_have(runs)} no end{_which(facts, 'open_runs', runs)}"
     if erased := count("erased"):
         told = count("erased", "told")
         why = (
@@ -161,6 +164,20 @@ def _holes(facts: Mapping[str, Any]) -> Iterable[str]:
         yield f"{masked} chunk{_s(masked)} hold{'s' if masked == 1 else ''} values that were masked before they were recorded"
     if absent := count("absent"):
         yield f"{absent} object{_s(absent)} {_were(absent)} not in the store when the packet was written"
+
+
+def _which(facts: Mapping[str, Any], name: str, count: int) -> str:
+    """Name the first few: what they are called, their id, and the chunk that shows them."""
+    found = [
+        f"{str(one.get('name') or '?')[:80]} ({str(one.get('run') or one.get('call') or '?')[:16]}, chunk {str(one.get('chunk'))[:12]})"
+        for one in _dicts(_map(facts.get(name)).get("list"))[:_NAMED]
+    ]
+    more = f" and {count - len(found)} more" if count > len(found) else ""
+    return f": {', '.join(found)}{more}" if found else ""
+
+
+def _they(count: int) -> str:
+    return "it" if count == 1 else "they"
 
 
 def _s(count: int) -> str:

@@ -49,6 +49,8 @@ class PacketReport:
     """What the record covers, counted from the chunks; None where they cannot be read."""
     claims: tuple[ClaimVerdict, ...] = ()
     """Every claim, looked at again."""
+    judged: bool = True
+    """False where chunks, bodies or refs are damaged: what is missing or claimed cannot be told from what is left."""
 
     @property
     def ok(self) -> bool:
@@ -63,7 +65,7 @@ class PacketReport:
         return {
             "integrity": "holds" if self.ok else f"{len(self.findings)} findings",
             "coverage": self.coverage.verdict if self.coverage is not None else "unknown",
-            "claims": claims if self.claims else "none",
+            "claims": claims if self.claims else "none" if self.judged else "unknown",
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -150,9 +152,12 @@ class _Verify:
         heads = self._history.refs((self._document(layout.REFS) or {}).get("refs"))
         if told is not None:
             self._agree(manifest, heads)
+        sound = not self._found and self._sums.keys() >= {layout.BODIES, layout.CHUNKS}
         self._objects(absent)
         texts = {name: self._document(name, layout.MAX_READING) for name in self._reading()}
-        again = look_again(self._files, texts, _texts(manifest.get("sessions")), len(absent))
+        again = look_again(self._files, texts, _texts(manifest.get("sessions")), len(absent), sound=sound)
+        if not sound:
+            self._notes.append("coverage and claims were not looked at: chunks, bodies or refs are damaged")
         self._found += again.findings
         if self._version >= 3:
             self._lines(layout.INDEX, self._index)
@@ -174,7 +179,7 @@ class _Verify:
         return PacketReport(
             findings=tuple(findings), sessions=tuple(_texts(manifest.get("sessions"))), chunks=len(self._history.chunks),
             heads=heads, notes=tuple(self._notes), signatures=tuple(one for one, _ in signatures), coverage=again.coverage,
-            claims=again.claims,
+            claims=again.claims, judged=sound,
         )  # fmt: skip
 
     def _reading(self) -> tuple[str, ...]:

@@ -63,11 +63,11 @@ class Branch:
     def session(self) -> Session | None:
         """The branch; None as long as nothing is written."""
         ref = self._ref
-        return ref and Session(self._tape.session.store, *ref)
+        return ref and Session(self._tape.held.session.store, *ref)
 
     def follow(self, ref: Ref, start: int) -> None:
         """Take note of what was appended to a ref of the scratch, from a position on."""
-        record = self._tape.session
+        record = self._tape.held.session
         if ref.name not in (record.name, record.session):
             return
         with self._lock:
@@ -105,7 +105,7 @@ class Branch:
         self._waiting.append((chunk, same))
 
     def _write(self, point: int) -> None:
-        record = self._tape.session
+        record = self._tape.held.session
         backend = record.store.kept
         if self._ref is None:
             start = SessionStart(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rath_bridge.errors import MissingSessionError, RathError
+import orjson
+
+from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import dumps, escape
-from rath_bridge.model.kinds import Inference, Message, Run, ToolCall, ToolResult, Usage
+from rath_bridge.model.kinds import Gap, Inference, Message, Run, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
+from rath_bridge.model.reaching import Memo, body_references, reach
 from rath_bridge.redaction import DEFAULT
 from rath_bridge.replay.effects import from_annotations
-from rath_bridge.session import Session
+from rath_bridge.session import Session, Store
+from rath_bridge.store.protocol import Backend
 from rath_bridge.verbs.transcript import Call, calls
 
 
@@ -55,8 +59,9 @@ class Held:
     chunks: list[Chunk]
     by_id: dict[Digest, Chunk]
     calls: list[HeldCall]
-    faults: tuple[str, ...]
-    """What is missing: gaps, erased contents, lost blobs; why the record cannot be replayed whole."""
+    after: int = -1
+    unreadable: set[Digest] = field(default_factory=set[Digest])
+    """Chunks that were erased, or that stand on something that is gone."""
     _by_chunk: dict[Digest, HeldCall] = field(default_factory=dict[Digest, HeldCall])
 
     @classmethod
@@ -67,31 +72,57 @@ class Held:
             session: The record.
             after: What is replayed begins behind this position.
         """
-        if session.store.backend.ref(session.session, session.branch) is None:
-            raise MissingSessionError(session.name)
         chunks = list(session.chunks())
-        readable: list[Chunk] = []
-        erased = lost = gaps = 0
+        unreadable: set[Digest] = set()
         for chunk in chunks:
-            if chunk.body_bytes is None:
-                erased += chunk.position > after
-                continue
             try:
-                body = chunk.body
+                _ = chunk.body
             except RathError:
-                lost += 1
+                unreadable.add(chunk.id)
+        held = cls(session, chunks, {chunk.id: chunk for chunk in chunks}, [], after, unreadable)
+        held._pair()
+        return held
+
+    @property
+    def readable(self) -> Session:
+        """The session without what cannot be read, for whoever reads a record as it is."""
+        if not self.unreadable:
+            return self.session
+        one = self.session
+        return Session(
+            Store(cast(Backend, _Sieve(one.store.kept, self.unreadable))), one.session, one.branch, one.head, one.position
+        )
+
+    def sift(self) -> None:
+        """Look at all that every chunk stands on, too, and leave out those of which something is gone."""
+        seen, fetch = Memo(1 << 62), self.session.store.kept.objects
+        for chunk in self.chunks:
+            if chunk.body_bytes is None or b'"digest"' not in chunk.body_bytes:
                 continue
-            if chunk.kind == "gap" and chunk.position > after:
-                gaps += int(getattr(body, "count", 1))
-            readable.append(chunk)
+            if any(reached.data is None for reached in reach(body_references(orjson.loads(chunk.body_bytes)), fetch, seen)):
+                self.unreadable.add(chunk.id)
+                seen = Memo(1 << 62)  # what is gone must be met again by the next chunk that stands on it
+        self._pair()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is missing: gaps, erased contents, lost blobs; why the record cannot be replayed whole."""
+        mine = [chunk for chunk in self.chunks if chunk.position > self.after]
+        erased = sum(chunk.body_bytes is None for chunk in mine)
+        lost = sum(chunk.id in self.unreadable and chunk.body_bytes is not None for chunk in mine)
+        gaps = sum(cast(Gap, c.body).count for c in mine if c.kind == "gap" and c.id not in self.unreadable)
         told = [
             f"the contents of {_counted(erased, 'chunk')} were erased" if erased else "",
-            f"{_counted(lost, 'chunk')} cannot be read: what they stand on is gone (rath-bridge fsck lists it)" if lost else "",
+            f"{_counted(lost, 'chunk')} cannot be read whole: what they stand on is gone (rath-bridge fsck lists it)"
+            if lost
+            else "",
             f"{_counted(gaps, 'thing')} that happened are not on record (gaps)" if gaps else "",
         ]
-        held = cls(session, chunks, {chunk.id: chunk for chunk in chunks}, _calls(readable), tuple(filter(None, told)))
-        held._by_chunk = {name: call for call in held.calls for name in call.chunks}
-        return held
+        return tuple(filter(None, told))
+
+    def _pair(self) -> None:
+        self.calls = _calls([chunk for chunk in self.chunks if chunk.id not in self.unreadable])
+        self._by_chunk = {name: call for call in self.calls for name in call.chunks}
 
     def call_at(self, chunk: Digest | None) -> HeldCall | None:
         """Return the call that a chunk tells of; of a message that answers several, the first."""
@@ -105,9 +136,22 @@ class Held:
     def spent(self, chunk: Digest | None) -> Usage | None:
         """Return what a recorded model call has cost."""
         found = None if chunk is None else self.by_id.get(chunk)
-        if found is None or found.kind != "inference" or found.body_bytes is None:
+        if found is None or found.kind != "inference" or found.id in self.unreadable:
             return None
         return cast(Inference, found.body).usage
+
+
+class _Sieve:
+    """A store through which some chunks are not seen."""
+
+    def __init__(self, below: Backend, left_out: Collection[Digest]) -> None:
+        self._below, self._left_out = below, left_out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def line(self, head: Digest, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        return (chunk for chunk in self._below.line(head, start, stop) if chunk.id not in self._left_out)
 
 
 def arguments_key(arguments: Any) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Run
+from rath_bridge.model.encoding import TreeRef
+from rath_bridge.model.kinds import Inference, Run
+from rath_bridge.model.trees import read_list
 from rath_bridge.replay.tape import Tape
 
 
@@ -38,3 +41,36 @@ def inside_of_served(tape: Tape) -> set[Digest]:
         if above in inner or any(first < position < last and caller in line for first, last, caller in spans):
             inner.add(run)
     return {chunk.id for chunk in held.chunks if chunk.run in inner} - tape.answered
+
+
+def contradicted(tape: Tape, asked: Digest | None) -> Digest | None:
+    """Return the recorded tool result that a recorded model call contradicts: it was not asked with it, so one of them was changed.
+
+    Looked at are the calls that ended in the same run since its last model call. Only texts are compared: what a model is handed
+    holds them word for word.
+
+    Args:
+        tape: The replay.
+        asked: The ``inference`` chunk that the run's own call differs from.
+    """
+    held = tape.held
+    chunk = held.by_id.get(asked or "")
+    if chunk is None or chunk.kind != "inference" or chunk.id in held.unreadable:
+        return None
+    body = cast(Inference, chunk.body)
+    if not isinstance(body.input, TreeRef):
+        return None
+    before = [c.position for c in held.chunks[: chunk.position] if c.kind == "inference" and c.run == chunk.run]
+    since = before[-1] if before else -1
+    backend = held.session.store.kept
+    items = b"\n".join(backend.objects({raw.hex() for raw in read_list(body.input, backend.objects)}).values())
+    for call in held.calls:
+        end = held.position(call.end)
+        if end is None or not since < end < chunk.position or not isinstance(call.value, str) or not call.value:
+            continue
+        if (
+            json.dumps(call.value)[1:-1].encode() not in items
+            and json.dumps(call.value, ensure_ascii=False)[1:-1].encode() not in items
+        ):
+            return call.end
+    return None

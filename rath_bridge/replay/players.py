@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rath_bridge.errors import RathError
+from rath_bridge.errors import ErasedError, MissingObjectError, RathError
 from rath_bridge.model.digests import Digest
 from rath_bridge.plugins import adapters
 
@@ -35,6 +35,14 @@ class Player(Protocol):
         ...
 
 
+def _made(make: Any, tape: Tape) -> Any:
+    try:
+        return make(tape)
+    except (MissingObjectError, ErasedError):  # something below a chunk is gone: what can be replayed is
+        tape.held.sift()
+        return make(tape)
+
+
 def frameworks(adapter: Any) -> tuple[str, ...]:
     """Return the top-level modules of an adapter's framework (its optional member ``frameworks``)."""
     return tuple(getattr(adapter, "frameworks", ()))
@@ -54,7 +62,7 @@ def players(tape: Tape) -> tuple[dict[str, Player], tuple[str, ...]]:
         if make is None:
             continue
         try:
-            player: Any = make(tape)
+            player: Any = _made(make, tape)
         except (RathError, TypeError) as error:
             problems.append(f"{name}: {error}")
             continue

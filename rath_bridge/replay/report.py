@@ -33,6 +33,9 @@ class ReplayReport:
     """Calls that the record does not hold, in the order in which they occurred."""
     divergence: Divergence | None = None
     """The first place where the run left the record, with both sides."""
+    cause: Digest | None = None
+    """A recorded tool result that the record itself contradicts: the model was not asked with it then. It was edited, or erased in
+    part."""
     reasons: tuple[str, ...] = ()
     """Why the record cannot be replayed whole, or compared; empty where it can be."""
     notes: tuple[str, ...] = ()
@@ -88,6 +91,10 @@ class ReplayReport:
                 f"    the run has     {one.found}",
                 f"    the record has  {one.expected}" + (f"  (chunk {one.chunk[:12]})" if one.chunk else ""),
             ]
+        if self.cause is not None:
+            found.append(
+                f"  the record contradicts itself: chunk {self.cause[:12]} holds a result that the model was not told then"
+            )
         found += [f"  unused: chunk {name[:12]}" for name in self.unused[:10]]
         found += [f"  unknown whether it was done: chunk {name[:12]}" for name in self.unknown]
         found += [f"  note: {note}" for note in self.notes]
@@ -107,7 +114,7 @@ class ReplayReport:
             "served": self.served, "live": self.live, "made": list(self.made), "unused": list(self.unused),
             "misses": [one.as_json() for one in self.misses],
             "divergence": None if self.divergence is None else self.divergence.as_json(),
-            "reasons": list(self.reasons), "notes": list(self.notes), "unknown": list(self.unknown),
+            "cause": self.cause, "reasons": list(self.reasons), "notes": list(self.notes), "unknown": list(self.unknown),
             "tokens_not_spent": {**usage, "total_tokens": self.spent.total_tokens}, "halted": self.halted, "error": self.error,
             "branch": None if self.result is None or self.result.store != self.session.store else self.result.name,
         }  # fmt: skip

@@ -20,10 +20,11 @@ from rath_bridge.replay.branch import Branch
 from rath_bridge.replay.comparing import first_difference
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Policy
-from rath_bridge.replay.inside import inside_of_served
+from rath_bridge.replay.inside import contradicted, inside_of_served
 from rath_bridge.replay.players import frameworks, players
 from rath_bridge.replay.report import ReplayReport, in_order
 from rath_bridge.replay.tape import Tape
+from rath_bridge.replay.versions import versions
 from rath_bridge.session import Session, Store, redirect
 from rath_bridge.store.overlay import OverlayBackend
 from rath_bridge.store.protocol import Backend
@@ -149,7 +150,7 @@ class _Replay:
     @contextmanager
     def stage(self) -> Generator[Callable[[], Session]]:
         """Set everything up: the tape is current, what is recorded goes to the scratch, frameworks answer from the record."""
-        record = self.tape.session
+        record = self.tape.held.session
         store = Store(self.scratch)
         if self.tape.after >= 0:
             self.scratch.stand(record.session, record.branch, self.tape.held.chunks[self.tape.after].id)
@@ -210,7 +211,7 @@ class _Replay:
 
     def _beginning(self, store: Store) -> Session:
         """The session that a run of one argument begins with: what stood there before the first run began."""
-        record, chunks = self.tape.session, self.tape.held.chunks
+        record, chunks = self.tape.held.session, self.tape.held.chunks
         if self.tape.after < 0:
             first = next((chunk.position for chunk in chunks if chunk.run is not None), len(chunks))
             self.scratch.stand(record.session, record.branch, chunks[max(first - 1, 0)].id)
@@ -220,7 +221,7 @@ class _Replay:
 
     def made(self) -> Session | None:
         """The session that the run has left in the scratch: that of the record's name, else the only one."""
-        store, record = Store(self.scratch), self.tape.session
+        store, record = Store(self.scratch), self.tape.held.session
         own = self.scratch.own()
         for name in (record.name, record.session):
             if any(ref.name == name for ref in own):
@@ -229,7 +230,7 @@ class _Replay:
 
     def report(self) -> ReplayReport:
         """Compare what the run has left with the record."""
-        tape, record = self.tape, self.tape.session
+        tape, record = self.tape, self.tape.held.session
         reasons = [*self.problems, *tape.held.faults]
         for player in tape.players.values():
             reasons += [reason for reason in player.reasons if reason not in reasons]
@@ -240,10 +241,11 @@ class _Replay:
         unused = [] if asked_for_less else [name for one in tape.players.values() for name in one.unused]
         inside = inside_of_served(tape)
         unused = [name for name in unused if name not in tape.answered and name not in inside]
+        cause = contradicted(tape, divergence.chunk) if divergence is not None else None
         equal = None if reasons else divergence is None
         return ReplayReport(
             equal=equal, served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
-            misses=tuple(tape.misses), divergence=divergence, reasons=tuple(reasons), notes=tuple(self._notes()),
+            misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=tuple(self._notes()),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
             session=record, result=self.branch.session or made, value=self.value, error=self.error,
         )  # fmt: skip
@@ -262,5 +264,6 @@ class _Replay:
 
     def _notes(self) -> list[str]:
         tape = self.tape
+        told = list(versions(tape.held))
         failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
-        return failed + [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
+        return told + failed + [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]

@@ -111,8 +111,8 @@ class Tape:
 
     @property
     def session(self) -> Session:
-        """The record."""
-        return self.held.session
+        """The record, as far as it can be read: adapters read it as any session."""
+        return self.held.readable
 
     @property
     def divergence(self) -> Divergence | None:

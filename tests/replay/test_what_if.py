@@ -44,9 +44,7 @@ async def test_another_result_of_a_tool_and_the_rest_is_live(store: rb.Store) ->
     assert store.session("ticket").head == s.head
     found = s.diff(branch)
     assert found.base == fork.parents[0]
-    assert next(str(change.to_json()) for change in found.changes if change.kind != "same").count("rain") == 1, (
-        "it shows where and why"
-    )
+    assert "rain" in next(str(change.to_json()) for change in found.changes if change.kind != "same"), "it shows where and why"
     assert {call.name: call.status for call in branch.calls()} == {"weather": "ok"}
     assert branch.pending() == ()
     runs = {c.run for c in branch if c.run is not None}

@@ -1,17 +1,22 @@
-"""Comparison keys of LangChain messages: what stays the same when a framework hands a message back.
+"""Comparison keys: what stays the same when a framework hands a message back, or a graph runs again.
 
 Ids, names, response metadata and usage are left out: LangGraph's ``add_messages`` gives ids, agents give names.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from rath_bridge.model.digests import Digest, digest
-from rath_bridge.model.encoding import encode
+from rath_bridge.model.encoding import dumps, encode, escape
 from rath_langgraph.neutral import plain, role_of
+
+_DEPTH: Final = 32
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 def compare_key(message: BaseMessage) -> Digest:
@@ -32,3 +37,29 @@ def compare_key(message: BaseMessage) -> Digest:
     if isinstance(message, ToolMessage):
         facts.append(message.tool_call_id)
     return digest(encode(facts)[0])
+
+
+def content_key(value: Any) -> Digest:
+    """Return the digest of what a channel's value says: messages without their ids, sets and maps without their order."""
+    return digest(dumps(escape(_said(value), {})))
+
+
+def _said(value: Any, depth: int = 0) -> Any:
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in (str, int, float, bool, bytes, type(None)):
+        return value
+    if depth > _DEPTH:
+        return kind.__qualname__
+    if isinstance(value, BaseMessage):
+        return compare_key(value)
+    if isinstance(value, Mapping):
+        pairs = [[_said(key, depth + 1), _said(item, depth + 1)] for key, item in cast("Mapping[Any, Any]", value).items()]
+        return ["map", *sorted(pairs, key=repr)]
+    if isinstance(value, (set, frozenset)):
+        return ["set", *sorted((_said(item, depth + 1) for item in cast("set[Any]", value)), key=repr)]
+    if isinstance(value, (list, tuple)):
+        return [_said(item, depth + 1) for item in cast("list[Any]", value)]
+    fields: Any = getattr(value, "__dict__", None)
+    if not fields and hasattr(kind, "__slots__"):
+        fields = {name: getattr(value, name, None) for name in kind.__slots__ if not name.startswith("__")}
+    return [kind.__qualname__, _said(fields, depth + 1)] if fields else [kind.__qualname__, _ADDRESS.sub("", repr(value))]

@@ -7,6 +7,7 @@ Sources: ``langchain_core.callbacks.BaseCallbackHandler``, ``langchain_core.outp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -130,6 +131,13 @@ def failure_of(error: BaseException, name: str | None, call_id: str, duration: f
         ),
         None,
     )
+
+
+def without_id(message: BaseMessage) -> BaseMessage:
+    """A copy of a message of a prompt. LangGraph gives ids that are new in every run, and no model is told them."""
+    made = copy(message)
+    made.id = None
+    return made
 
 
 def message_native(message: BaseMessage, redactor: Redactor | None) -> Native | None:

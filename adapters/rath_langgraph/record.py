@@ -42,6 +42,7 @@ from rath_langgraph.observed import (
     request_of,
     result_of,
     returned_native,
+    without_id,
 )
 from rath_langgraph.tasks import waiting
 from rath_langgraph.threads import FRAMEWORK, Threads, observe, thread_run
@@ -255,7 +256,7 @@ class RathCallbackHandler(GraphCallbackHandler):
             return
         call, around = self._begin(run_id, parent_run_id)
         self._asked(call, metadata or {}, tags, kwargs)
-        prompt = [copy(message) for message in messages[0]] if messages else []
+        prompt = [without_id(message) for message in messages[0]] if messages else []
         node = str((metadata or {}).get("langgraph_node"))
         call.prompt = lambda: prompt_of(call.recorder, around.prompts if around else Prompts(), prompt, node)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
@@ -17,11 +17,13 @@ from langgraph.checkpoint.serde.types import ERROR
 
 from rath_bridge.errors import CorruptStoreError, EncodeError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
-from rath_bridge.model.digests import Digest
+from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
 from rath_bridge.model.kinds import Checkpoint, Task
 from rath_bridge.model.trees import list_tree, map_tree, read_list, read_map
+from rath_langgraph.compare import content_key
 from rath_langgraph.items import Encoder, Seen, Value, is_open, join_list
+from rath_langgraph.lift import message_channel
 from rath_langgraph.mirror import Copies, Loaded, fresh
 
 Fetch = Callable[[Iterable[Digest]], Mapping[Digest, bytes]]
@@ -37,6 +39,8 @@ class State:
 
     versions: Mapping[str, Any]
     values: Mapping[str, Value]
+    said: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
+    """`content_key` of the channels, as far as they are known."""
 
 
 @contextmanager
@@ -112,11 +116,31 @@ def checkpoint_body(
         envelope["sealed"] = [kind, bytes(data)]
     if types:
         envelope["types"] = types
+    said = said_by(checkpoint["channel_values"], values, encoder, old) if encoder.open else None
     body = Checkpoint(
         namespace=namespace, checkpoint_id=checkpoint["id"], parent_checkpoint_id=parent, step=step, source=source,
-        state=state, lists=lists, envelope=envelope,
+        state=state, lists=lists, content=None if said is None else content_of(said), envelope=envelope,
     )  # fmt: skip
-    return body, State(dict(versions), values)
+    return body, State(dict(versions), values, said or {})
+
+
+def said_by(channels: Mapping[str, Any], values: Mapping[str, Value], encoder: Encoder, old: State | None) -> dict[str, Digest]:
+    """What every channel of the user says, without ids that are new in every run; the transcript's messages are left out."""
+    mirrors = (encoder.mirrors, encoder.seen.mirrors)
+    feed = message_channel(channels, lambda name: any(name in values and values[name].digest in known for known in mirrors))
+    found: dict[str, Digest] = {}
+    for name, value in channels.items():
+        if name == feed or (name.startswith(("__", "branch:", "join:")) and name != "__pregel_tasks"):
+            continue
+        same = old is not None and name in old.said and old.values.get(name) is values.get(name)
+        found[name] = old.said[name] if same and old is not None else content_key(value)
+    return found
+
+
+def content_of(said: Mapping[str, Digest]) -> str:
+    """One digest over what the channels say; empty where there are none."""
+    text = "".join(f"{name}\0{said[name]}\n" for name in sorted(said))
+    return digest(text.encode("utf-8", "surrogatepass"))[:32] if text else ""
 
 
 def _is_plain(value: Any) -> bool:

@@ -95,7 +95,7 @@ class Run(Body):
     """``begin`` or ``end``."""
     name: str
     type: str | None = None
-    """At the beginning: ``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server``, ``thread`` (lasts, has no end) or ``unattributed``."""
+    """At the beginning: ``agent``, ``graph``, ``team``, ``workflow``, ``node``, ``server``, ``thread`` (lasts) or ``unattributed``."""
     parent: str | None = _generated()
     """The enclosing run's id; absent for a top-level run."""
     status: str | None = None
@@ -109,6 +109,7 @@ class Run(Body):
     """Tool definitions (``gen_ai.tool.definitions``)."""
     system_instructions: str | None = None
     attributes: Mapping[str, Any] = _map()
+    """At the beginning, ``place`` says where the run stands among those of the same name, however they took turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +227,9 @@ class Checkpoint(Body):
     """A map tree: channel, or part of the state, to the digest of its value (or of its list tree)."""
     lists: Mapping[str, Any] = _map()
     """Which entries of ``state`` are list trees: name to number of items."""
+    content: str | None = None
+    """Digest of what ``state`` says beside its messages, without ids that are new in every run: with it, it is what replays compare (the
+    messages are compared as ``message`` chunks)."""
     envelope: Any = None
     """The framework's bookkeeping around the state (channel versions, ids, metadata)."""
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata={"volatile": True})

@@ -7,6 +7,7 @@ equal when the bytes are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -20,6 +21,10 @@ _DROPPED: Final[Mapping[str, frozenset[str]]] = {"inference": frozenset({"usage"
 """Per kind: usage, and a framework's own bookkeeping (versions, ids and times of its channels)."""
 _VOLATILE: Final = {kind: marked(cls, "volatile") | RESERVED | _DROPPED.get(kind, frozenset()) for kind, cls in KINDS.items()}
 _GENERATED: Final = {kind: tuple(sorted(marked(cls, "generated"))) for kind, cls in KINDS.items()}
+_TASK_ID: Final = re.compile(r":[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""What LangGraph puts behind the name of a node for every time that it runs."""
+_SPEAKER: Final = {"inference": "agent", "message": "name"}
+"""Per kind: the field that says which member of a team it is of."""
 _CALL_KEYS: Final = ("call_id", "tool_call_id")
 _SPAN_IDS: Final = ("parent_id", "span_id", "trace_id")
 """How attributes of a foreign span are called that name spans and traces."""
@@ -32,7 +37,8 @@ class Step:
     """One chunk as it counts for equality."""
 
     actor: str
-    """Path of run names from the root, with an ordinal among equal siblings: ``team[0]/writer[1]``; empty outside of runs."""
+    """Path of run names from the root, with an ordinal among equal siblings: ``team[0]/writer[1]``; empty outside of runs. What the
+    members of a team said and asked goes by their names: ``team[0]/writer``."""
     kind: str
     values: Mapping[str, Any]
     """The body without what differs between equal runs."""
@@ -72,6 +78,8 @@ class Renumber:
         self._labels: dict[tuple[str, str, str], str] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._chunks: dict[Digest, str] = {}
+        self._floating: set[str] = set()
+        self._teams: set[str] = set()
 
     def step(self, chunk: Chunk) -> Step:
         """Return one chunk as it counts for equality."""
@@ -81,6 +89,9 @@ class Renumber:
         if chunk.kind == "run" and chunk.run is not None and values.get("phase") == "begin":
             self._begin(chunk.run, values)
         actor = self._actor(chunk.run)
+        if chunk.run in self._teams and (who := values.get(_SPEAKER.get(chunk.kind, ""))):
+            actor = f"{actor}/{who}"  # its members work side by side; what one heard of the others is in its prompts
+            values.pop("position", None)
         scope = self._roots.get(chunk.run, chunk.run) if chunk.run else ""
 
         def name(category: str, value: Any) -> Any:
@@ -95,6 +106,7 @@ class Renumber:
 
         dropped = _VOLATILE.get(chunk.kind, RESERVED)
         kept = {key: value for key, value in values.items() if key not in dropped}
+        _settle(chunk.kind, kept)
         for key in _GENERATED.get(chunk.kind, ()):
             if key in kept:
                 kept[key] = self._actor(kept[key]) if key == "parent" else name(_category(chunk.kind, key), kept[key])
@@ -123,6 +135,10 @@ class Renumber:
         number = self._counts.get((actor, "chunk"), 0)
         self._counts[actor, "chunk"] = number + 1
         self._chunks[chunk.id] = f"{actor}:chunk{number}"
+        if chunk.kind == "task":  # tasks of a step end in any order
+            actor = f"{actor}/task {kept.get('path', '')}"
+        elif chunk.kind == "run" and chunk.run in self._floating and kept.get("phase") == "end":
+            actor = f"{actor}/end"
         return Step(actor, chunk.kind, kept, chunk)
 
     def _begin(self, run: str, values: Mapping[str, Any]) -> None:
@@ -131,6 +147,15 @@ class Renumber:
         parent = values.get("parent")
         above = f"{self._actor(parent)}/" if isinstance(parent, str) else ""
         path = f"{above}{values.get('name')}"
+        told = values.get("attributes")
+        attributes = cast("dict[str, Any]", told) if type(told) is dict else {}
+        place = attributes.get("place")
+        if "namespace" in attributes:  # its checkpoints may be written when the graph around goes on
+            self._floating.add(run)
+        if values.get("type") == "team":
+            self._teams.add(run)
+        if isinstance(place, str):  # known, whoever began first
+            path = f"{path}[{place}]"
         number = self._siblings.get(path, 0)
         self._siblings[path] = number + 1
         self._actors[run] = f"{path}[{number}]"
@@ -146,6 +171,26 @@ class Renumber:
         if isinstance(value, list):
             return [self._places(item) for item in cast("list[Any]", value)]
         return value
+
+
+def _settle(kind: str, kept: dict[str, Any]) -> None:
+    """Take out what a framework's own ids have got into: namespaces of graphs, bytes of states and writes."""
+    if isinstance(kept.get("namespace"), str):
+        kept["namespace"] = _TASK_ID.sub("", kept["namespace"])
+    if kind == "checkpoint" and "content" in kept:
+        kept.pop("state", None)
+    elif kind == "task":
+        kept.pop("task_id", None)
+        kept.pop("checkpoint_id", None)
+        rows = cast("list[Any]", kept.get("writes") or [])
+        kept["writes"] = [cast("list[Any]", row)[:2] if isinstance(row, list) else row for row in rows]
+    elif kind == "run" and isinstance(kept.get("attributes"), dict):
+        told = cast("dict[str, Any]", kept["attributes"])
+        kept["attributes"] = {
+            key: _TASK_ID.sub("", item) if key == "namespace" and isinstance(item, str) else item
+            for key, item in told.items()
+            if key != "session"  # where it was recorded
+        }
 
 
 _Name = Callable[[str, Any], Any]

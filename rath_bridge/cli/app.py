@@ -151,12 +151,14 @@ def _register() -> None:
         looking,
         maintaining,
         packets,
+        replaying,
         surroundings,
     )  # fmt: skip
 
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
         "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
+        "replay": replaying.replay_,
         "fsck": checking.fsck, "packet": packets.packet, "sign": packets.sign, "verify": packets.verify, "audit": auditing.audit,
         "redact": maintaining.redact, "prune": maintaining.prune,
         "import": exchange.import_, "export": exchange.export,

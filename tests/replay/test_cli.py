@@ -1,0 +1,95 @@
+"""``rath-bridge replay NAME -- python my_script.py``: a plain script, with a store of its own, as a person replays it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+import rath_bridge as rb
+from rath_bridge.replay.script import script
+from tests.cli_store import run
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = str(Path(__file__).parent / "script_of_a_user.py")
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store into which the script has recorded one run."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"STORE": "sqlite:///runs.db", "RAN": "ran", "OPENAI_AGENTS_DISABLE_TRACING": "0"}.items():
+        monkeypatch.setenv(name, value)
+    script(["python", SCRIPT])()
+    assert Path("ran").read_text() == "Oslo\n"
+    Path("ran").unlink()
+    return "sqlite:///runs.db"
+
+
+def replayed(url: str, *options: str, command: tuple[str, ...] = ("python", SCRIPT)) -> Result:
+    return run("replay", "ticket", *options, "--", *command, store=url)
+
+
+def test_a_script_is_replayed_in_a_process_of_its_own(url: str) -> None:
+    before = Path("runs.db").read_bytes()
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    words = [sys.executable, "-m", "rath_bridge", "--store", url, "replay", "ticket", "--", "python", SCRIPT]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.stdout.splitlines() == [
+        "It is sunny.", "ticket: equal", "  3 served, 0 live, 0 unused, 0 misses; 0 tokens not spent again",
+    ]  # fmt: skip
+    assert Path("runs.db").read_bytes() == before
+    assert {one.name for one in Path.cwd().iterdir()} <= {"runs.db", "runs.db-wal", "runs.db-shm"}, "nothing ran, no other store"
+
+
+def test_changed_arguments_of_the_script_diverge(url: str) -> None:
+    done = replayed(url, "--json", command=(sys.executable, SCRIPT, "hello", "there"))
+    assert done.exit_code == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["equal"], found["served"], found["live"]) == (False, 0, 0)
+    assert found["divergence"]["what"] == "model call of Solo: input[0]"
+    assert found["next_actions"][0].startswith(f"rath-bridge show {found['divergence']['chunk'][:12]}")
+
+
+def test_a_what_if_from_the_command_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rb.open_store(url) as store:
+        s = store.session("ticket")
+        number = next(c.position for c in s if c.kind == "tool_result")
+        monkeypatch.setenv("SKIP", "1")
+        monkeypatch.setenv("ANSWER", "Stay at home.")
+        done = replayed(url, "--until", str(number), "--set", "body.response=rain", "--branch", "rain", "--json")
+        assert done.exit_code == 0, done.stderr + done.stdout
+        found = json.loads(done.stdout)
+        assert (found["served"], found["live"], found["branch"]) == (1, 1, "ticket@rain")
+        assert done.stderr.splitlines()[-1] == "Stay at home."
+        assert [m.text for m in store.session("ticket@rain").messages() if m.text] == ["hi", "Stay at home."]
+        assert store.session("ticket").head == s.head
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "words"),
+    [
+        ((), (), "say what to run"),
+        ((), ("bash", "-c", "true"), "is no .py file"),
+        ((), ("python", "nowhere.py"), "there is no file"),
+        ((), ("python", "-m"), "-m names no module"),
+        (("--set", "body.result=1"), ("python", SCRIPT), "named there or by --until"),
+        (("--on-miss", "weather=perhaps"), ("python", SCRIPT), "fail, live, error"),
+        (("--effect", "reads"), ("python", SCRIPT), "TOOL=pure"),
+        (("--until", "4711"), ("python", SCRIPT), "there is no number 4711"),
+    ],
+)
+def test_usage(tmp_path: Path, options: tuple[str, ...], command: tuple[str, ...], words: str) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with rb.open_store(url) as store:
+        store.create("ticket")
+    done = replayed(url, *options, command=command)
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+    assert words in done.stderr

@@ -70,7 +70,7 @@ def _checkpoint(found: CheckpointTuple, serde: SerializerProtocol) -> tuple[Draf
     run = new_id(8)
     configurable: Mapping[str, Any] = found.config.get("configurable") or {}
     thread, namespace = str(configurable.get("thread_id") or ""), str(configurable.get("checkpoint_ns") or "")
-    begin = draft(Run(phase="begin", name="thread", type="graph", native_id=thread), run=run, origin=origin())
+    begin = draft(Run(phase="begin", name="thread", type="thread", native_id=thread), run=run, origin=origin())
     said = _messages(found.checkpoint["channel_values"].get("messages") or [], serde, run=run)
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     encoder = Encoder(serde)

@@ -44,6 +44,8 @@ class Put:
         self.backend = threads.store.backend
         self.key = Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint["id"])
         self.parent = self.threads.known(line, parent_id)
+        self.ended = threads.ended(line) if facts.get("source") not in ("fork", "update") else []
+        """Ends of subgraph calls: a checkpoint behind them tells that they are done."""
 
     def write(self) -> None:
         """Store it.
@@ -147,7 +149,7 @@ class Put:
             self._around(encoder),
         )
         keys = (self.key, *run_key(self.facts, line, self.key.key))
-        drafts = [*lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=keys)]
+        drafts = [*self.ended, *lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=keys)]
         return drafts, lifted, Known("", state, lifted.feed, lifted.ids), encoder
 
     def _around(self, encoder: Encoder) -> list[Known]:
@@ -164,7 +166,7 @@ class Put:
     def _stored(self, done: Appended, first: int, where: Where, lifted: Lifted, known: Known, encoder: Encoder) -> None:
         """Remember what is durable now."""
         line, name = self.line, self.checkpoint["id"]
-        ids = lifted.named(done.chunks[first:]) if lifted.places else lifted.ids
+        ids = lifted.named(done.chunks[first + len(self.ended) :]) if lifted.places else lifted.ids
         line.remember(name, Known(done.ref.head, known.state, known.feed, ids))  # the checkpoint is written last
         if self.parent_id is not None:
             line.tips.pop(self.parent_id, None)
@@ -184,7 +186,7 @@ class Put:
         base = self.threads.known(line, name)
         drafts, lifted, known, encoder = self._drafts(base, base.chunk if base else "", [])
         done = self.threads.append(line, where, drafts)
-        ids = lifted.named(done.chunks) if lifted.places else lifted.ids
+        ids = lifted.named(done.chunks[len(self.ended) :]) if lifted.places else lifted.ids
         line.remember(name, Known(done.ref.head, known.state, known.feed, ids))
         self._remember(encoder)
 

@@ -6,6 +6,7 @@ The index (``langgraph``, thread_id, checkpoint_ns) finds checkpoints across ses
 from __future__ import annotations
 
 import os
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,7 @@ class Line:
     """Where the thread goes on, unless a session is named or ambient."""
     run: str = ""
     run_chunk: Digest = ""
+    span: SpanContext | None = None
     tips: dict[str, Where] = field(default_factory=dict[str, Where])
     """Checkpoints that are the last of this thread on their branch."""
     passed: set[str] = field(default_factory=set[str])
@@ -95,6 +97,8 @@ class Threads:
     def __init__(self, store: Store, session: str | None = None) -> None:
         self.store, self.session = store, session
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._calls: dict[tuple[str, str], dict[str, Line]] = {}
+        """Subgraph calls that have begun, by the namespace that they were made in."""
         self._lock = Lock()
         self.shelf = Shelf(store.backend)
         self.copies = Copies()
@@ -128,15 +132,16 @@ class Threads:
     def forget(self, thread_id: str) -> None:
         """Drop what is known of a thread."""
         with self._lock:
-            for key in [key for key in self._lines if key[0] == thread_id]:
-                del self._lines[key]
+            for known in (self._lines, self._calls):
+                for key in [key for key in known if key[0] == thread_id]:
+                    del known[key]
         self.shelf.clear()
         self.copies.clear()
 
     def reset(self) -> None:
         """Start anew in a forked child: a lock may have been held when it was born."""
         self._lock = Lock()
-        self._lines = OrderedDict()
+        self._lines, self._calls = OrderedDict(), {}
         self.shelf.reset()
         self.copies.clear()
 
@@ -158,6 +163,7 @@ class Threads:
         chunk = backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN))
         if chunk is not None and chunk.run is not None:
             line.run, line.run_chunk = chunk.run, chunk.id
+            line.span = chunk.span
             line.where = self._copied(line) or self._located(chunk) or (native_name(FRAMEWORK, line.thread_id), "main")
         else:
             line.where = named(self.store, self.session) or self._thread_home(line)
@@ -168,6 +174,20 @@ class Threads:
             where = self._tip_of(line, last)
             if where is not None:
                 line.tips[key.key] = line.where = where
+        if chunk is not None and self.session is not None and not line.namespace:
+            self._warn(line, self.session)
+
+    def _warn(self, line: Line, session: str) -> None:
+        """Say so where a thread is not where this saver was told to record it."""
+        wanted, (name, branch) = split_name(session), line.where
+        if wanted[0] == name and (wanted[1] == branch or "@" not in session):
+            return
+        lives = name if branch == "main" else f"{name}@{branch}"
+        goes = "it goes on there" if wanted[0] == name else f"it goes on in {session}, and what it said before stays there"
+        warnings.warn(
+            f"RathSaver(session={session!r}): thread {line.thread_id!r} lives in {lives}; {goes}. copy_thread makes a thread of its own",
+            stacklevel=2,
+        )
 
     def _copied(self, line: Line) -> Where | None:
         """The branch that was opened for a copied thread."""
@@ -187,17 +207,37 @@ class Threads:
         settle(self.store)
         recorder, run = current_recorder(), current_run()
         inside = run if recorder is not None and recorder.store == self.store else None
-        parent = inside.id if inside else self.line(line.thread_id, above(line.namespace)).run if line.namespace else None
+        around = self.line(line.thread_id, above(line.namespace)) if line.namespace and not inside else None
+        parent = inside.id if inside else around.run if around else None
+        caller = inside.span if inside else around.span if around else None
+        # A thread lasts, and is no work itself: every run on it begins a trace of its own, tied to this one.
+        line.span = SpanContext(caller.trace_id if caller else new_id(16), new_id(8), caller.span_id if caller else None)
+        lasts = ":" not in line.namespace.rpartition("|")[2]
         session, branch = line.where
         place = self.store.session(Ref(session, branch, "", 0).name, create=True)
         body = Run(
-            phase="begin", name=line.namespace.rpartition("|")[2].partition(":")[0] or "thread", type="graph", parent=parent,
+            phase="begin", name=line.namespace.rpartition("|")[2].partition(":")[0] or "thread",
+            type="thread" if lasts else "graph", parent=parent,
             native_id=line.thread_id, attributes={"session": place.name, **({"namespace": line.namespace} if line.namespace else {})},
         )  # fmt: skip
         once = Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN)
-        item = draft(body, run=new_id(8), origin=origin(), once=once)
+        item = draft(body, run=new_id(8), origin=origin(), span=line.span, once=once)
         done = self.store.backend.append(session, branch, [item], head=place.head, on_conflict="serialise")
-        line.run, line.run_chunk = done.chunks[0].run or "", done.chunks[0].id
+        line.run, line.run_chunk, line.span = done.chunks[0].run or "", done.chunks[0].id, done.chunks[0].span
+        if not lasts:
+            with self._lock:
+                self._calls.setdefault((line.thread_id, above(line.namespace)), {})[line.run] = line
+
+    def ended(self, line: Line) -> list[Draft]:
+        """The ends of the subgraph calls that were carried out before this namespace went on: their tasks are done."""
+        with self._lock:
+            calls = self._calls.pop((line.thread_id, line.namespace), {})
+        found: list[Draft] = []
+        for run, call in calls.items():
+            found += self.ended(call)
+            name = call.namespace.rpartition("|")[2].partition(":")[0]
+            found.append(draft(Run(phase="end", name=name, status="ok"), run=run, origin=origin(), span=call.span))
+        return found
 
     def _located(self, chunk: Chunk) -> Where | None:
         """The branch that a run's chunk stands on; the body says which session it was written to."""

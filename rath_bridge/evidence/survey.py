@@ -175,6 +175,8 @@ class Survey:
             if body.get("type") == "unattributed" or parent in self._unattributed:
                 self._unattributed.add(run)
                 self._runs.pop(run)
+            elif body.get("type") == "thread":  # a conversation lasts; only what runs on it can be left open
+                self._runs.pop(run)
         else:
             self._runs.pop(run, None)
 

@@ -62,7 +62,7 @@ def run(body: Run, *, content: bool) -> tuple[str, SpanKind, Found]:
     kept(found, body.attributes)
     put(found, n.RUN_TYPE, body.type)
     if operation is None:
-        return f"{body.type} {name}".rstrip(), "internal", found
+        return name if name == body.type else f"{body.type} {name}".rstrip(), "internal", found
     found[n.OPERATION] = operation
     if operation == "invoke_agent":
         put(found, n.AGENT_NAME, name)

@@ -141,7 +141,8 @@ class SpanFold:
             call.found[n.CALL_STATUS] = "pending"
             found.append(self._close(call, call.last, call.position, None))
         for run in (one for one in reversed(self._runs.values()) if not one.elsewhere):
-            run.found[n.RUN_STATUS] = "open"
+            if run.found.get(n.RUN_TYPE) != "thread":  # a conversation lasts
+                run.found[n.RUN_STATUS] = "open"
             found.append(self._close(run, max(run.last, run.chunk.at), run.position, None))
         self._calls, self._runs = {}, {}
         return found
@@ -213,8 +214,8 @@ class SpanFold:
             self._mark(opened, opened.replayed)
             if above is None:
                 opened.links, self._links = self._links, ()
-            elif above.chunk.span is None and opened.context.trace_id != above.context.trace_id:
-                # the enclosing run (a thread that a saver opened) is on record without ids: a trace of its own, tied by a link
+            elif opened.context.trace_id != above.context.trace_id:
+                # the enclosing run is a thread, which lasts: a trace of its own, tied by a link
                 opened.context = SpanContext(opened.context.trace_id, opened.context.span_id)
                 opened.links = (
                     SpanLink(above.context.trace_id, above.context.span_id, {n.LINK: "run", n.CHUNK: above.chunk.id}),

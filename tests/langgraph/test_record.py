@@ -51,7 +51,7 @@ def test_model_and_tool_calls_are_recorded_in_their_nodes(store: Store) -> None:
     app.invoke({"messages": [("user", "1 + 2?")]}, thread())
     session = store.session("ticket")
     assert tree(session) == [
-        ("thread", "graph", None, None),
+        ("thread", "thread", None, None),
         ("LangGraph", "graph", "thread", "ok"),
         ("llm", "node", "LangGraph", "ok"),
         ("tools", "node", "LangGraph", "ok"),

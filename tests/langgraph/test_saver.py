@@ -126,8 +126,12 @@ def test_a_subgraphs_messages_stand_in_its_own_run(store: Store, mode: Any) -> N
     app.invoke({"messages": [("user", "two")]}, thread())
     session = store.session("langgraph/1")
     assert texts(session) == ["one", "you said: one", "two", "you said: two"]
-    runs = [c for c in session.chunks() if c.kind == "run"]
-    top, *nested = [(c.run, c.body.parent) for c in runs]  # type: ignore[attr-defined]
+    bodies: list[Any] = [(c.run, c.body) for c in session.chunks() if c.kind == "run"]
+    top, *nested = [(run, body.parent) for run, body in bodies if body.phase == "begin"]
+    ended = [run for run, body in bodies if body.phase == "end"]
+    assert ended == ([] if mode else [run for run, _ in nested])  # a call ends; what accumulates lasts, as the thread does
+    assert bodies[0][1].type == "thread"
+    assert all(c.span is not None for c in session.chunks() if c.kind == "run")
     assert top[1] is None
     assert [parent for _, parent in nested] == [top[0]] * len(nested)
     assert len(nested) == (1 if mode else 2)
@@ -333,6 +337,22 @@ def test_a_named_session_wins(store: Store) -> None:
         app.invoke({"messages": [("user", "x")]}, thread())
     assert texts(store.session("mine")) == ["x", "you said: x"]
     assert kinds(store.session("ambient")) == {"session": 1}
+
+
+def test_a_thread_that_lives_elsewhere_is_told_of(store: Store) -> None:
+    """A named session or branch does not move a thread that stands: who expects it to is warned, once."""
+    chat(echo, checkpointer=RathSaver(store, session="x")).invoke({"messages": [("user", "one")]}, thread())
+    store.session("x").fork("b")
+    app = chat(echo, checkpointer=RathSaver(store, session="x@b"))
+    with pytest.warns(UserWarning, match=r"session='x@b'.*'1' lives in x; it goes on there"):
+        app.invoke({"messages": [("user", "two")]}, thread())
+    app.invoke({"messages": [("user", "three")]}, thread())
+    assert texts(store.session("x"))[::2] == ["one", "two", "three"]
+    app.invoke({"messages": [("user", "another thread")]}, thread("2"))
+    assert texts(store.session("x@b")) == ["one", "you said: one", "another thread", "you said: another thread"]
+    app = chat(echo, checkpointer=RathSaver(store, session="y"))
+    with pytest.warns(UserWarning, match="lives in x; it goes on in y"):
+        app.invoke({"messages": [("user", "four")]}, thread())
 
 
 def test_a_deleted_thread_is_gone_and_its_id_can_be_used_again(store: Store) -> None:

@@ -137,7 +137,7 @@ def test_an_interrupt_of_langgraph_is_no_error(store: rb.Store) -> None:
     app.invoke({"messages": [("user", "go")]}, {"configurable": {"thread_id": "1"}})
     spans = exported(store.session("ticket"))
     well_formed(spans, traces=2)
-    turn, thread = named(spans, "invoke_workflow LangGraph"), named(spans, "invoke_workflow thread")
+    turn, thread = named(spans, "invoke_workflow LangGraph"), named(spans, "thread")
     assert (turn.attributes or {})["rath.run.status"] == "interrupted"
     assert [event.name for event in turn.events] == ["rath.approval"]
     assert f"{turn.links[0].context.span_id:016x}" == span_id(thread)

@@ -164,6 +164,8 @@ class _Verify:
         self._rest()
         if head is not None and head not in self._history.chunks:
             self._found.append(Finding(head, "the known head is not in this packet: it is not the history that you know"))
+        if head in self._history.chunks and head not in heads.values():
+            self._notes.append("chunks were added after the known head: it vouches for what is before them, a signature for all")
         if erased:
             self._notes.append(f"{len(erased)} chunk(s) have no body: their content was erased, the chain still holds")
         if absent:

@@ -133,9 +133,12 @@ def test_diff_shows_base_sides_and_values(sqlite_url: str) -> None:
     assert found.exit_code == 1
     assert "base" in found.stdout
     assert "user: same" in found.stdout
-    assert "body.parts[0].content" in found.stdout
-    assert "- the answer is four" in found.stdout
-    assert "+ the answer is five" in found.stdout
+    assert "the answer is [-four-]{+five+}" in found.stdout
+    assert "+ " in found.stdout.splitlines()[-1]
+    assert found.stdout == run("diff", "s", "b", store=sqlite_url).stdout, "a branch of the same session goes by its name"
+    by_chunk = run("diff", "s", "s@b", "--chunks", store=sqlite_url).stdout
+    assert "body.parts[0].content" in by_chunk
+    assert "the answer is [-four-]{+five+}" in by_chunk
     stat = run("diff", "--stat", "s", "s@b", store=sqlite_url)
     assert stat.exit_code == 1
     assert stat.stdout.splitlines()[-1].split() == ["message", "·", "1", "·", "1"]
@@ -143,6 +146,11 @@ def test_diff_shows_base_sides_and_values(sqlite_url: str) -> None:
     assert data["differ"]
     assert data["a"]["name"] == "s"
     assert data["changes"][0]["theirs_value"] == "the answer is five"
+    assert data["transcript"][0]["words"] == [["same", "the answer is "], ["removed", "four"], ["added", "five"]]
+    assert data["spent"]["ours"]["messages"] == 1
+    assert json.loads(run("diff", "s", "s@b", "--stat", "--json", store=sqlite_url).stdout)["sections"]["transcript"] == {
+        "added": 1, "changed": 1,
+    }  # fmt: skip
     same = run("diff", "s", "s", store=sqlite_url)
     assert same.exit_code == 0
     assert "No difference" in same.stdout

@@ -141,6 +141,7 @@ def rath_bridge(
 def _register() -> None:
     from rath_bridge.cli import (
         auditing,
+        blaming,
         branching,
         checking,
         claiming,
@@ -157,7 +158,7 @@ def _register() -> None:
 
     verbs = {
         "ls": listing.ls, "log": listing.log, "show": looking.show, "graph": graphing.graph, "diff": comparing.diff,
-        "blame": comparing.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
+        "blame": blaming.blame, "fork": branching.fork, "detach": branching.detach, "merge": branching.merge,
         "replay": replaying.replay_,
         "fsck": checking.fsck, "packet": packets.packet, "sign": packets.sign, "verify": packets.verify, "audit": auditing.audit,
         "redact": maintaining.redact, "prune": maintaining.prune,

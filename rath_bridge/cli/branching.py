@@ -78,7 +78,9 @@ class Strategy(StrEnum):
 def merge(
     face: Face,
     name: NameArgument,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="Session or branch to fold in.", show_default=False)],
+    other: Annotated[
+        str, typer.Argument(metavar="OTHER", help="Session to fold in, or a branch of NAME by its name.", show_default=False)
+    ],
     strategy: Annotated[
         Strategy,
         typer.Option(
@@ -92,7 +94,8 @@ def merge(
 
     Both parents are kept, and the base stands once. Status 1: both sides changed the same thing, nothing was written.
     """
-    ours, theirs = face.session(name), face.session(other)
+    ours = face.session(name)
+    theirs = face.beside(ours, other)
     if dry_run:
         plan = plan_merge(ours.head, theirs.head, face.store.backend, name=theirs.name, strategy=strategy.value)
         _planned(face, as_json, ours, theirs, [] if plan is None else list(plan.drafts))

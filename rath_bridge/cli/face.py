@@ -129,6 +129,15 @@ class Face:
             known = list(error.known)
             raise MissingSessionError(name, get_close_matches(name, known, 5, 0.5) or known) from None
 
+    def beside(self, session: Session, name: str) -> Session:
+        """Open another session, or a branch of this one by its bare name; a session of that name comes first.
+
+        Raises:
+            MissingSessionError: There is neither.
+        """
+        branch = f"{session.session}@{name}"
+        return self.store.session(branch) if name not in self.store and branch in self.store else self.session(name)
+
     def close(self) -> None:
         """Release the store."""
         if self._store is not None:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import Any, Final, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
 from rath_bridge.errors import ErasedError, MissingObjectError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
 from rath_bridge.store.protocol import Reader
+from rath_bridge.verbs import sections
+from rath_bridge.verbs.changes import ABSENT, Path, difference, opcodes, path_text, plain
 from rath_bridge.verbs.lineage import apart
 from rath_bridge.verbs.replay_form import Step, steps
+from rath_bridge.verbs.sections import Section, Spent
+from rath_bridge.verbs.wording import Piece, words
 
-Path = tuple[str | int, ...]
-
-
-class _Absent:
-    """Stands where one side has nothing."""
-
-    def __repr__(self) -> str:
-        return "(absent)"
-
-
-ABSENT: Final = _Absent()
+__all__ = ["ABSENT", "Change", "Diff", "Path", "diff", "difference", "path_text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +35,15 @@ class Change:
     """What stands there on our side; `ABSENT` where nothing does."""
     theirs_value: Any = None
 
+    @property
+    def words(self) -> list[Piece]:
+        """Word by word, where texts differ; else empty."""
+        return (
+            words(self.ours_value, self.theirs_value)
+            if isinstance(self.ours_value, str) and isinstance(self.theirs_value, str)
+            else []
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; a value that JSON cannot hold is tagged as in a body."""
         found: dict[str, Any] = {
@@ -54,7 +56,9 @@ class Change:
             found["path"] = self.path
             for side, value in (("ours_value", self.ours_value), ("theirs_value", self.theirs_value)):
                 if value is not ABSENT:
-                    found[side] = _plain(value)
+                    found[side] = plain(value)
+            if pieces := self.words:
+                found["words"] = [[tag, plain(text)] for tag, text in pieces]
         return found
 
 
@@ -69,9 +73,36 @@ class Diff:
     theirs: tuple[Chunk, ...] = ()
     changes: tuple[Change, ...] = ()
     """Both sides aligned; ``session`` chunks (how a line came to be) are left out."""
+    reader: Reader | None = field(default=None, compare=False, repr=False)
+    """Reads what a section needs beyond the chunks: states, and how runs nest."""
 
     def __bool__(self) -> bool:
         return any(change.kind != "same" for change in self.changes)
+
+    def transcript(self) -> list[Section]:
+        """Compare what was said, message by message, whatever the framework."""
+        ours, theirs = (sections.messages(side, self.base, self._read()) for side in (self.ours, self.theirs))
+        return sections.paired(ours, theirs, lambda values: str(values["role"]))
+
+    def calls(self) -> list[Section]:
+        """Compare the tool calls: name, arguments, how they ended."""
+        return sections.paired(
+            sections.tool_calls(self.ours), sections.tool_calls(self.theirs), lambda values: str(values["name"])
+        )
+
+    def state(self) -> list[Section]:
+        """Compare the frameworks' states where the sides stand now, key by key."""
+        return sections.states(self.ours, self.theirs, self.base, self._read())
+
+    def spent(self) -> tuple[Spent, Spent]:
+        """What each side took by itself: model calls, tokens, cost where it is on record, time."""
+        ours, theirs = (sections.spent(side, self.base, self._read()) for side in (self.ours, self.theirs))
+        return ours, theirs
+
+    def _read(self) -> Reader:
+        if self.reader is None:
+            raise ValueError("this Diff was built by hand, without a reader: use session.diff(other)")
+        return self.reader
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -81,7 +112,18 @@ class Diff:
             "theirs": [chunk.id for chunk in self.theirs],
             "differ": bool(self),
             "changes": [change.to_json() for change in self.changes],
+            **self.stat_json(),
+            "transcript": [section.to_json() for section in self.transcript()],
+            "calls": [section.to_json() for section in self.calls()],
+            "state": [section.to_json() for section in self.state()],
         }
+
+    def stat_json(self) -> dict[str, Any]:
+        """Return what each side took as JSON values, and how many rows of each section differ."""
+        ours, theirs = self.spent()
+        rows = {"transcript": self.transcript(), "calls": self.calls(), "state": self.state()}
+        counts = {name: dict(sorted(Counter(row.kind for row in found).items())) for name, found in rows.items()}
+        return {"spent": {"ours": ours.to_json(), "theirs": theirs.to_json()}, "sections": counts}
 
 
 def diff(ours: Digest, theirs: Digest, reader: Reader) -> Diff:
@@ -96,7 +138,7 @@ def diff(ours: Digest, theirs: Digest, reader: Reader) -> Diff:
     """
     base, only_ours, only_theirs = apart(ours, theirs, reader)
     changes = _align(_counting(only_ours), _counting(only_theirs))
-    return Diff(base, tuple(only_ours), tuple(only_theirs), tuple(changes))
+    return Diff(base, tuple(only_ours), tuple(only_theirs), tuple(changes), reader)
 
 
 def _counting(chunks: Iterable[Chunk]) -> list[Step]:
@@ -104,7 +146,7 @@ def _counting(chunks: Iterable[Chunk]) -> list[Step]:
 
 
 def _align(ours: Sequence[Step], theirs: Sequence[Step]) -> Iterable[Change]:
-    for tag, a, a_end, b, b_end in _opcodes([s.key for s in ours], [s.key for s in theirs]):
+    for tag, a, a_end, b, b_end in opcodes([s.key for s in ours], [s.key for s in theirs]):
         if tag == "equal":
             for left, right in zip(ours[a:a_end], theirs[b:b_end], strict=True):
                 yield Change(kind="same", ours=left.chunk, theirs=right.chunk)
@@ -114,7 +156,7 @@ def _align(ours: Sequence[Step], theirs: Sequence[Step]) -> Iterable[Change]:
 
 def _replaced(ours: Sequence[Step], theirs: Sequence[Step]) -> Iterable[Change]:
     """Pair what is of the same sort within a stretch that differs."""
-    for tag, a, a_end, b, b_end in _opcodes([_sort(s) for s in ours], [_sort(s) for s in theirs]):
+    for tag, a, a_end, b, b_end in opcodes([_sort(s) for s in ours], [_sort(s) for s in theirs]):
         if tag == "equal":
             for left, right in zip(ours[a:a_end], theirs[b:b_end], strict=True):
                 yield _changed(left, right)
@@ -129,63 +171,12 @@ def _sort(step: Step) -> tuple[object, ...]:
     return (step.actor, step.kind, *(repr(step.values.get(name)) for name in ("role", "name", "phase", "namespace")))
 
 
-def _opcodes(ours: Sequence[Any], theirs: Sequence[Any]) -> Iterable[tuple[str, int, int, int, int]]:
-    """Like difflib's, with the common front and end taken off first: matching costs only what differs."""
-    shortest = min(len(ours), len(theirs))
-    front = next((i for i in range(shortest) if ours[i] != theirs[i]), shortest)
-    end = next((i for i in range(shortest - front) if ours[-1 - i] != theirs[-1 - i]), shortest - front)
-    if front:
-        yield "equal", 0, front, 0, front
-    middle = SequenceMatcher(None, ours[front : len(ours) - end], theirs[front : len(theirs) - end])
-    for tag, a, a_end, b, b_end in middle.get_opcodes():
-        yield tag, a + front, a_end + front, b + front, b_end + front
-    if end:
-        yield "equal", len(ours) - end, len(ours), len(theirs) - end, len(theirs)
-
-
 def _changed(left: Step, right: Step) -> Change:
     path = difference(left.values, right.values) or ()
     return Change(
         kind="changed", ours=left.chunk, theirs=right.chunk, path=path_text(path),
         ours_value=_value(left, path), theirs_value=_value(right, path),
     )  # fmt: skip
-
-
-def difference(ours: Any, theirs: Any) -> Path | None:
-    """Return the path to the first place where two values differ; None where they are equal."""
-    path: list[str | int] = []
-    while True:
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            left, right = cast("dict[Any, Any]", ours), cast("dict[Any, Any]", theirs)
-            keys: list[Any] = sorted(left.keys() | right.keys(), key=str)
-            key = next((k for k in keys if not _equal(left.get(k, ABSENT), right.get(k, ABSENT))), None)
-            if key is None:
-                return None
-            path.append(key)
-            ours, theirs = left.get(key, ABSENT), right.get(key, ABSENT)
-        elif isinstance(ours, list) and isinstance(theirs, list):
-            one, two = cast("list[Any]", ours), cast("list[Any]", theirs)
-            shortest = min(len(one), len(two))
-            index = next((i for i in range(shortest) if not _equal(one[i], two[i])), shortest)
-            if index == len(one) == len(two):
-                return None
-            path.append(index)
-            ours = one[index] if index < len(one) else ABSENT
-            theirs = two[index] if index < len(two) else ABSENT
-        else:
-            return None if _equal(ours, theirs) else tuple(path)
-
-
-def _equal(ours: Any, theirs: Any) -> bool:
-    """Equality of what is written: 1, 1.0 and True are three values, and a NaN equals itself."""
-    if ours is ABSENT or theirs is ABSENT:
-        return ours is theirs
-    return dumps(escape(ours, {})) == dumps(escape(theirs, {}))
-
-
-def path_text(path: Path) -> str:
-    """Write a path as errors and listings show it: ``body.parts[0].content``."""
-    return "body" + "".join(f"[{step}]" if type(step) is int else f".{step}" for step in path)
 
 
 def _value(step: Step, path: Path) -> Any:
@@ -200,18 +191,3 @@ def _value(step: Step, path: Path) -> Any:
         except (KeyError, IndexError, TypeError):
             return ABSENT
     return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, list):
-        return [_plain(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        entries = cast("dict[Any, Any]", value)
-        if all(isinstance(key, str) for key in entries):
-            return {_plain(key): _plain(item) for key, item in entries.items()}
-        return escape(entries, {})
-    if isinstance(value, (BlobRef, TreeRef)):
-        return value.to_json()
-    return escape(value, {})

@@ -38,7 +38,7 @@ from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, Threads, settle
+from rath_langgraph.threads import FRAMEWORK, Stages, Threads, settle
 
 _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 _PAGE: Final = 128
@@ -74,7 +74,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         self.store = store if store is not None else open_store()
         self.on_conflict = on_conflict
         self.fallback = fallback
-        self._threads = Threads(self.store, session)
+        self._stages = Stages(self.store, session)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> RathSaver:
@@ -95,6 +95,10 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     async def __aexit__(self, *_: object) -> None:
         await in_thread(self.store.close)
+
+    @property
+    def _threads(self) -> Threads:
+        return self._stages.here()
 
     # ---------------------------------------------------------------- read
 

@@ -35,6 +35,8 @@ _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
 _STATES: Final = 8
+_REPLAYS: Final = 4
+"""Replays at the same time."""
 
 Where = tuple[str, str]
 """Session and branch."""
@@ -311,6 +313,27 @@ class Threads:
         else:
             line.tips[checkpoint_id] = where
         return where
+
+
+class Stages:
+    """The threads of a store, and apart from them those of a replay, whose writes go elsewhere. Shared by a saver's shallow copies."""
+
+    def __init__(self, store: Store, session: str | None = None) -> None:
+        self._store, self._session = store, session
+        self._own = Threads(Store(store.kept), session)
+        self._others: OrderedDict[int, Threads] = OrderedDict()
+
+    def here(self) -> Threads:
+        """What is known of the store that this context leads to."""
+        backend = self._store.backend
+        if backend is self._store.kept:
+            return self._own
+        found = self._others.get(id(backend))
+        if found is None or found.store.kept is not backend:
+            found = self._others[id(backend)] = Threads(Store(backend), self._session)
+            while len(self._others) > _REPLAYS:
+                self._others.popitem(last=False)
+        return found
 
 
 def named(store: Store, session: str | None) -> Where | None:

@@ -108,7 +108,7 @@ async def _agent(agent: Any, state: Mapping[str, Any], lose: Lose, path: str) ->
     context = getattr(agent, "_model_context", None)
     if context is not None and "llm_context" in extra:
         await context.load_state(_mended(extra, lose, path)["llm_context"])
-    own: Any = type(agent)
+    own = cast("type[Any]", type(agent))
     stateless = isinstance(agent, UserProxyAgent) or own.save_state is not BaseChatAgent.save_state
     if inner is None and not stateless and "llm_context" not in extra:
         lose(path.removesuffix(".") or "agent_state", f"a {own.__name__} saves no state: what it knew is not on record")

@@ -7,6 +7,7 @@ while it runs is patched as it is loaded. A tool cannot raise: an exception insi
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,6 +36,10 @@ from rath_bridge.replay import Tape as CoreTape
 
 _PASSES: Final = (RecordingChatCompletionClient, RathReplayChatCompletionClient)
 """Clients that ask another one, which is answered for; so does ``ChatCompletionCache``."""
+PATIENCE: Final = 250
+"""How often a call that came early looks whether those before it have come; the last 50 times a millisecond apart."""
+SETTLE: Final = 20
+"""Turns of the event loop that it leaves them to be heard."""
 _SERVER: Final = ("list_tools", "start", "stop")
 """Methods by which a workbench asks a server what it offers."""
 _open: Final[ContextVar[tuple[Any, ...]]] = ContextVar("rath_autogen_open", default=())
@@ -49,6 +54,8 @@ class AutoGenPlayer:
         self.tape = Tape.of(core.session)
         self._failed: RathError | None = None
         """What a tool call could not raise."""
+        self._next = 0
+        """The first recorded model call that was not asked for yet."""
         self._patches = ExitStack()
         self._seen: set[type[Any]] = set()
 
@@ -115,6 +122,29 @@ class AutoGenPlayer:
         )  # fmt: skip
         return found, verdict
 
+    async def turn(self, call: ModelCall) -> None:
+        """Let those end first that ended first then: members that work side by side are heard in the same order."""
+        if not self._early(call):
+            return
+        for attempt in range(PATIENCE):
+            await asyncio.sleep(0 if attempt < PATIENCE - 50 else 0.001)
+            if not self._early(call):
+                break
+        for _ in range(SETTLE):  # what the other one says is on its way
+            await asyncio.sleep(0)
+
+    def _early(self, call: ModelCall) -> bool:
+        models = self.tape.models
+        while self._next < len(models) and models[self._next].used:
+            self._next += 1
+        if self._next == len(models) or self.core.misses or self.core.parted:
+            return False
+        return any(
+            not other.used and other.chunk.run == call.chunk.run and other.body.agent != call.body.agent
+            for other in models[self._next :]
+            if other.chunk.position < call.chunk.position
+        )
+
     def tool(self, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> tuple[Any, Verdict]:
         """Find a tool call, and ask what becomes of it; what it should raise is raised by the next model call."""
         given = dict(arguments or {})
@@ -180,6 +210,7 @@ async def _create(original: Callable[..., Any], client: Any, messages: Sequence[
         return await original(client, messages, **options)
     found, verdict, messages = _asked(client, messages, options)
     if verdict.action == "serve":
+        await cast(AutoGenPlayer, _player()).turn(found)
         return answer(found)
     if verdict.action == "value":
         return _made_up(verdict.value)
@@ -198,6 +229,7 @@ async def _create_stream(
     else:
         found, verdict, messages = _asked(client, messages, options)
         if verdict.action == "serve":
+            await cast(AutoGenPlayer, _player()).turn(found)
             for piece in streamed(found):
                 yield piece
             yield answer(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from rath_autogen.natives import FRAMEWORK, from_bytes, to_bytes
+from rath_autogen.natives import FRAMEWORK, VOLATILE, from_bytes, to_bytes
 from rath_bridge.errors import DecodeError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
@@ -20,6 +20,7 @@ from rath_bridge.model.trees import Fetch, list_tree, map_tree, read_list, read_
 LISTS: Final = frozenset({"messages", "message_thread", "message_buffer"})
 """Keys under which AutoGen's states hold messages."""
 _CUT: Final = "$list"
+_NEW: Final = VOLATILE | {"request_id", "full_message_id"}
 
 
 def is_state(data: Any) -> bool:
@@ -44,8 +45,22 @@ def checkpoint(state: Mapping[str, Any]) -> tuple[Checkpoint, dict[Digest, bytes
         roots[path] = bytes.fromhex(tree.ref.digest)
     ref, nodes = map_tree(roots)
     counts = {path: len(items) for path, items in lists.items()}
-    body = Checkpoint(namespace=FRAMEWORK, source=str(state["type"]), state=ref, lists=counts, envelope=envelope)
+    body = Checkpoint(
+        namespace=FRAMEWORK, source=str(state["type"]), state=ref, lists=counts, content=digest(to_bytes(_said(state))),
+        envelope=envelope,
+    )  # fmt: skip
     return body, objects | nodes
+
+
+def _said(value: Any) -> Any:
+    """A state without what is new in every run: ids, times and the like of its messages."""
+    if isinstance(value, Mapping):
+        held = cast("Mapping[str, Any]", value)
+        dropped = _NEW if "created_at" in held and "source" in held else frozenset[str]()
+        return {key: _said(held[key]) for key in sorted(held) if key not in dropped}
+    if isinstance(value, list):
+        return [_said(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _cut(value: Any, path: str, lists: dict[str, list[Any]]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core.memory import ListMemory, MemoryContent
 from autogen_core.models import UserMessage
@@ -236,3 +237,27 @@ async def test_classes_that_are_loaded_while_it_runs_answer_from_the_record(stor
     await run(True)()
     report = await rb.areplay(store.session("ticket"), run(False))
     assert (report.equal, report.served) == (True, 1), str(report)
+
+
+async def test_members_that_worked_side_by_side_are_heard_in_the_same_order(store: rb.Store) -> None:
+    """A graph that forks: b was slow then, and is served at once now."""
+
+    class Slow(type(client())):  # type: ignore[misc]
+        async def create(self, *args: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().create(*args, **options)
+
+    def fan(live: bool) -> Any:
+        slow = RecordingChatCompletionClient(Slow(["from b"] if live else []))
+        a, c = agent("a", live, "go"), agent("c", live, "from c")
+        b, d = AssistantAgent("b", slow), agent("d", live, "joined")
+        build = DiGraphBuilder().add_node(a).add_node(b).add_node(c).add_node(d)
+        build.add_edge(a, b).add_edge(a, c).add_edge(b, d).add_edge(c, d)
+        return GraphFlow([a, b, c, d], build.build())
+
+    recorded = await program(store, fan, True)()
+    assert [m.source for m in recorded.messages][:4] == ["user", "a", "c", "b"]
+    report = await rb.areplay(store.session("ticket"), program(store, fan, False))
+    assert (report.served, report.divergence is None or report.divergence.what.startswith("model call of d")) == (4, True), str(
+        report
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -12,14 +15,24 @@ from rich.text import Text
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table, verb
 from rath_bridge.cli.naming import find_chunk
-from rath_bridge.evidence import Claim, ClaimVerdict, claim_draft, read_claims, verify_packet
+from rath_bridge.cli.replaying import replay_environment
+from rath_bridge.evidence import Claim, ClaimVerdict, claim_draft, read_claims, replay_draft, verify_packet
 from rath_bridge.evidence.claims import BASES, STATUSES
 from rath_bridge.evidence.judging import check_session
+from rath_bridge.evidence.replayed import as_replayed
+from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert, one_line
+
+if TYPE_CHECKING:
+    from rath_bridge.replay import ReplayReport
 
 STYLES: Final = {"supported": "good", "partial": "warn", "conditional": "warn", "pending": "dim", "positioning": "dim"}
 LOWERED: Final = 1
 
+Program = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- PROGRAM...]", help="What to replay: python my_script.py ...", show_default=False),
+]
 Ledger = Annotated[
     Path | None, typer.Option("--claims", metavar="FILE", help="A ledger (YAML or JSON) to take in.", show_default=False)
 ]
@@ -55,16 +68,24 @@ def add(
         str | None, typer.Option("--command", metavar="LINE", help="What reproduces it.", show_default=False)
     ] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who says so.", show_default=False)] = None,
+    program: Program = None,
     as_json: AsJson = False,
 ) -> int:
     """Record a claim in a session, as a note in its hash chain.
 
+    With a program, the session is replayed first; that it was, and how it came out, is recorded as evidence of the claim.
     Status 1: it does not hold as it is made.
     """
     session = face.session(name)
+    points = tuple(find_chunk(face, one, session).id for one in evidence or ())
+    if program:
+        again = f"rath-bridge replay {quoted(session.name)} -- {shlex.join(program)}"
+        report = _replayed(face, session, program, quiet=as_json)
+        session = session.append(replay_draft(report, command=again, by=by))
+        points, basis, command = (*points, session.head), "replay", command or again
     claim = Claim(
         id=claim_id, sentence=sentence, status=status, basis=basis, quotes=tuple(quote or ()), counts=_counts(count or ()) or None,
-        evidence=tuple(find_chunk(face, one, session).id for one in evidence or ()), precondition=condition, command=command, by=by,
+        evidence=points, precondition=condition, command=command, by=by,
     )  # fmt: skip
     session = session.append(claim_draft(claim))
     verdicts = [one for one in check_session(session) if one.claim.id == claim.id]
@@ -82,15 +103,22 @@ def check(
     face: Face,
     source: Annotated[str, typer.Argument(metavar="NAME|PACKET", help="Session, or a packet's file.", show_default=False)],
     claims: Ledger = None,
+    program: Program = None,
     as_json: AsJson = False,
 ) -> int:
-    """Look at every claim again; what does not hold is lowered. No command is run.
+    """Look at every claim again; what does not hold is lowered. No command of a packet or a ledger is run.
 
+    With a program, the session is replayed, and claims that rest on a replay hold only where it comes out equal.
     Status 1: a claim was lowered. Status 3: the packet does not hold.
     """
     faults = 0
     if ("/" not in source and not source.endswith(".zip")) or (not Path(source).exists() and source in face.store):
-        verdicts: Sequence[ClaimVerdict] = check_session(face.session(source), () if claims is None else read_claims(claims))
+        session = face.session(source)
+        replay = _replayed(face, session, program, quiet=as_json) if program else None
+        ledger = () if claims is None else read_claims(claims)
+        verdicts: Sequence[ClaimVerdict] = check_session(session, ledger, replay=replay)
+    elif program:
+        raise typer.BadParameter("a packet cannot be replayed where it lies: rath-bridge import it, and check the session")
     else:
         report = verify_packet(source)
         verdicts, faults = report.claims, len(report.findings)
@@ -106,6 +134,18 @@ def check(
         if faults:
             face.line((f"✗ {counted(faults, 'finding')} in the packet itself: rath-bridge verify {inert(source)}", "bad"))
     return 3 if faults else 0 if all(one.holds for one in verdicts) else LOWERED
+
+
+def _replayed(face: Face, session: Session, program: Sequence[str], *, quiet: bool) -> ReplayReport:
+    """Replay a session as it stood when it was replayed before, or as it stands."""
+    from rath_bridge.replay.running import replay
+    from rath_bridge.replay.script import script
+
+    with ExitStack() as undo:
+        replay_environment(undo, face.store.url)
+        if quiet:  # what the program prints is not the answer
+            undo.enter_context(redirect_stdout(sys.stderr))
+        return replay(as_replayed(session), script(list(program)))
 
 
 def print_claims(face: Face, verdicts: Sequence[ClaimVerdict]) -> None:

@@ -91,7 +91,7 @@ def replay_(
         place, path, value = _change(one, until)
         overrides.setdefault(place, {})[path] = value
     with ExitStack() as undo:
-        _environment(undo, face.store.url)
+        replay_environment(undo, face.store.url)
         if as_json:  # what the program prints is not the answer
             undo.enter_context(redirect_stdout(sys.stderr))
         try:
@@ -121,7 +121,7 @@ def _print(face: Face, report: ReplayReport, as_json: bool) -> None:
         face.line((inert(line), style if index == 0 else ""))
 
 
-def _environment(undo: ExitStack, url: str) -> None:
+def replay_environment(undo: ExitStack, url: str) -> None:
     """A program that opens the default store must find the one that was named here, and make no other."""
     before = os.environ.get("RATH_BRIDGE_STORE")
     os.environ["RATH_BRIDGE_STORE"] = url

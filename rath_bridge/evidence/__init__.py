@@ -24,6 +24,7 @@ from rath_bridge.evidence.claims import read_claims as read_claims
 from rath_bridge.evidence.countersigning import sign_packet as sign_packet
 from rath_bridge.evidence.coverage import Coverage as Coverage
 from rath_bridge.evidence.export import export_packet as export_packet
+from rath_bridge.evidence.replayed import replay_draft as replay_draft
 from rath_bridge.evidence.signing import Signature as Signature
 from rath_bridge.evidence.signing import load_signer as load_signer
 from rath_bridge.evidence.verify import PacketReport as PacketReport
@@ -31,5 +32,5 @@ from rath_bridge.evidence.verify import verify_packet as verify_packet
 
 __all__ = [
     "Claim", "ClaimVerdict", "Coverage", "PacketReport", "Signature", "claim_draft", "export_packet", "load_signer", "read_claims",
-    "sign_packet", "verify_packet",
+    "replay_draft", "sign_packet", "verify_packet",
 ]  # fmt: skip

@@ -10,16 +10,20 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
 from rath_bridge.errors import PacketError, RathError
+from rath_bridge.evidence.replayed import came_out_equal
 from rath_bridge.model.chunk import Chunk, Draft, draft
 from rath_bridge.model.digests import Digest, is_digest
 from rath_bridge.model.encoding import escape
 from rath_bridge.model.kinds import Note
 from rath_bridge.plugins import require
+
+if TYPE_CHECKING:
+    from rath_bridge.replay import ReplayReport
 
 STATUSES: Final = ("supported", "partial", "conditional", "pending", "positioning")
 """From what the record carries to what it does not: *conditional* names its precondition, *pending* waits for evidence,
@@ -209,13 +213,16 @@ def recorded_claims(chunks: Iterable[Chunk]) -> list[Claim]:
     return list(found.values())
 
 
-def check_claim(claim: Claim, chunk: Callable[[Digest], Chunk | None], tally: Mapping[str, int]) -> ClaimVerdict:
+def check_claim(
+    claim: Claim, chunk: Callable[[Digest], Chunk | None], tally: Mapping[str, int], replay: ReplayReport | None = None
+) -> ClaimVerdict:
     """Look at a claim again: compute what can be computed, and lower it where it does not hold. No command is run.
 
     Args:
         claim: The claim.
         chunk: Finds evidence; None where it is not there.
         tally: How many chunks there are by kind and by ``kind:detail``.
+        replay: A replay that was made just now: a claim that rests on one does not hold where it did not come out equal.
     """
     if claim.status in ("pending", "positioning"):
         return ClaimVerdict(claim=claim, found=claim.status)
@@ -238,7 +245,10 @@ def check_claim(claim: Claim, chunk: Callable[[Digest], Chunk | None], tally: Ma
             wrong = True
             reasons.append(f"there are {number} of {name!r:.60}, not {wanted}")
     if claim.basis == "replay" and readable and not any(_is_replay(one) for one in readable):
-        reasons.append("it rests on a replay, but no evidence is a replay's")
+        reasons.append("it rests on a replay, but no evidence is a replay's that came out equal")
+    if claim.basis == "replay" and replay is not None and not replay.equal:
+        wrong = True
+        reasons.append(_outcome(replay))
     if claim.status == "conditional" and not claim.precondition:
         reasons.append("it is conditional, but names no condition")
     if not reasons:
@@ -248,10 +258,10 @@ def check_claim(claim: Claim, chunk: Callable[[Digest], Chunk | None], tally: Ma
 
 
 def check_claims(
-    claims: Iterable[Claim], chunk: Callable[[Digest], Chunk | None], tally: Mapping[str, int]
+    claims: Iterable[Claim], chunk: Callable[[Digest], Chunk | None], tally: Mapping[str, int], replay: ReplayReport | None = None
 ) -> tuple[ClaimVerdict, ...]:
     """Look at every claim again."""
-    return tuple(check_claim(claim, chunk, tally) for claim in claims)
+    return tuple(check_claim(claim, chunk, tally, replay) for claim in claims)
 
 
 def _words(chunk: Chunk) -> str:
@@ -275,4 +285,11 @@ def _words(chunk: Chunk) -> str:
 
 
 def _is_replay(chunk: Chunk) -> bool:
-    return chunk.kind == "session" and b'"op":"replay"' in (chunk.body_bytes or b"")
+    return came_out_equal(chunk) or (chunk.kind == "session" and b'"op":"replay"' in (chunk.body_bytes or b""))
+
+
+def _outcome(report: ReplayReport) -> str:
+    if report.equal is None:
+        return f"it could not be replayed: {'; '.join(report.reasons)[:200] or 'no reason is told'}"
+    found = report.divergence
+    return f"the replay diverged{f': {found.what}, the run has {found.found}'[:200] if found is not None else ''}"

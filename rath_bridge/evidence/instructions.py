@@ -126,8 +126,12 @@ def commands(heads: Mapping[str, Digest], coverage: Coverage, claims: Sequence[C
             for name in heads
         ],
         "replay": {
-            "how": "In Python: rath_bridge.replay(session, run) serves models and tools from the record and names the first divergence;"
-            " run is the graph, agent or team as it was.",
+            "how": "PROGRAM is what was run. Models and tools answer from the record, nothing is called live, and the first divergence is"
+            " named. In Python: rath_bridge.replay(session, run), where run is the graph, agent, team or function as it was.",
+            "commands": [
+                "rath-bridge import PACKET",
+                *(f"rath-bridge replay {quote(name)} -- python PROGRAM" for name in heads if "@" not in name),
+            ],
             "recorded_by": [dict(one) for one in coverage.facts.get("adapters", ())],
             "sessions": [{"name": name, "head": head} for name, head in heads.items()],
         },

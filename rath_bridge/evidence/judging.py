@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.claims import Claim, ClaimError, ClaimVerdict, check_claims, ledger_of, recorded_claim
@@ -17,6 +17,9 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.session import Session
 from rath_bridge.verbs.fsck import Finding
+
+if TYPE_CHECKING:
+    from rath_bridge.replay import ReplayReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,15 @@ def look_again(
     return LookedAgain(compare(documents.get(layout.COVERAGE), counted), verdicts, tuple(findings))
 
 
-def check_session(session: Session, claims: Iterable[Claim] = ()) -> tuple[ClaimVerdict, ...]:
+def check_session(
+    session: Session, claims: Iterable[Claim] = (), *, replay: ReplayReport | None = None
+) -> tuple[ClaimVerdict, ...]:
     """Look again at what a session claims: against everything that its head descends from.
 
     Args:
         session: The session; its record's own claims come first.
         claims: Others to look at; one with the id of a recorded claim stands in its place.
+        replay: A replay of the session that was made just now, for claims that rest on one.
     """
     reader = session.store.backend
     survey = Survey()
@@ -100,4 +106,4 @@ def check_session(session: Session, claims: Iterable[Claim] = ()) -> tuple[Claim
         if claim is not None:
             ledger[claim.id] = claim
     ledger |= {claim.id: claim for claim in claims}
-    return check_claims(ledger.values(), lambda name: reader.chunk(name) if name in known else None, survey.tally)
+    return check_claims(ledger.values(), lambda name: reader.chunk(name) if name in known else None, survey.tally, replay)

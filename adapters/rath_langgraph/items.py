@@ -135,7 +135,9 @@ class Encoder:
     ) -> None:
         self.serde, self.seen = serde, Seen() if seen is None else seen
         self.clean = clean
-        """Takes known secrets out of observed items before they are encoded."""
+        """Takes known secrets out of items before they are encoded."""
+        self.check: Callable[[bytes, object], None] | None = getattr(clean, "check", None)
+        """Refuses bytes in which one is left; where it is set, whole values are cleaned as well."""
         self.open = is_open(serde)
         self.objects: dict[Digest, bytes] = {}
         self.snapshots: dict[object, tuple[object, bytes]] = {}
@@ -160,6 +162,8 @@ class Encoder:
                 taken = snapshot(_content(item))
         written = item if self.clean is None else self.clean(item)
         kind, data = self.serde.dumps_typed([written])
+        if self.check is not None:
+            self.check(data, item)
         if kind != "msgpack" or data[:1] != b"\x91":
             raise TypeError(f"{type(item).__name__} is written as {kind}, not as msgpack")
         data = bytes(data[1:])
@@ -240,13 +244,18 @@ class Encoder:
                 if mirror is not None:
                     self.mirrors[value.digest] = mirror
                 return value
-        kind, data = self.serde.dumps_typed(value)
+        whole = cast(object, value)
+        if self.check is not None and self.clean is not None:
+            whole = self.clean(whole)
+        kind, data = self.serde.dumps_typed(whole)
         data = bytes(data)
+        if self.check is not None:
+            self.check(data, whole)
         name = sha256(data).digest()
         if kind != "null" and (old is None or old.digest != name):
             self.objects[name.hex()] = data
             if self.open:
-                long_texts(cast(object, value), self.objects)
+                long_texts(whole, self.objects)
         return Value(kind, name)
 
     def _keep_fresh(self, values: Sequence[object], names: Sequence[bytes], standing: Sequence[bytes]) -> None:

@@ -15,6 +15,7 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.store.protocol import Appended, Ref
+from rath_langgraph.cleaning import StateCleaner
 from rath_langgraph.items import Encoder
 from rath_langgraph.messages import Lifted, lift
 from rath_langgraph.neutral import origin
@@ -38,8 +39,11 @@ class Put:
         facts: dict[str, Any],
         new_versions: ChannelVersions,
         on_conflict: str,
+        clean: StateCleaner | None = None,
     ) -> None:
         self.threads, self.serde, self.line, self.parent_id = threads, serde, line, parent_id
+        self.clean = clean
+        facts = facts if clean is None else cast("dict[str, Any]", clean(facts))
         self.checkpoint, self.facts, self.new_versions, self.on_conflict = checkpoint, facts, new_versions, on_conflict
         self.backend = threads.store.backend
         self.key = Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint["id"])
@@ -133,7 +137,7 @@ class Put:
     def _drafts(self, base: Known | None, head: Digest, foreign: Sequence[Chunk]) -> tuple[list[Draft], Lifted, Known, Encoder]:
         """Messages first, so that a fork at the checkpoint holds them; then the checkpoint."""
         line = self.line
-        encoder = Encoder(self.serde, line.seen)
+        encoder = Encoder(self.serde, line.seen, self.clean)
         body, state = checkpoint_body(
             line.namespace, self.parent_id, self.checkpoint, self.facts, encoder, base.state if base else None, self.new_versions
         )

@@ -32,13 +32,14 @@ from rath_bridge.model.chunk import Chunk, Key, draft
 from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
+from rath_langgraph.cleaning import StateCleaner, state_cleaner
 from rath_langgraph.forgetting import forget_thread
-from rath_langgraph.items import Encoder
+from rath_langgraph.items import Encoder, is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, Stages, Threads, settle
+from rath_langgraph.threads import FRAMEWORK, Line, Stages, Threads, settle
 
 _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 _PAGE: Final = 128
@@ -57,6 +58,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         allow: Iterable[type] = (),
         on_conflict: Literal["branch", "raise"] = "branch",
         fallback: BaseCheckpointSaver[Any] | None = None,
+        redact_state: bool = False,
     ) -> None:
         """Use a store as a checkpointer.
 
@@ -69,11 +71,14 @@ class RathSaver(BaseCheckpointSaver[Any]):
             on_conflict: What a put does whose parent is not the newest of its line (two runs on one thread): open a branch, or raise
                 `ConflictError`. Time travel and ``update_state`` always open a branch.
             fallback: The saver that was used so far: its threads are read through, and go on in this store from where they are.
+            redact_state: Take known secrets out of what the graph loads again, too (as ``rb.record(redact_state=True)`` does): what is
+                loaded is then not what was given. Where a secret cannot be taken out, ``put`` raises. Not with a serde that encrypts.
         """
         super().__init__(serde=serde if serde is not None else RathSerializer(allow))
         self.store = store if store is not None else open_store()
         self.on_conflict = on_conflict
         self.fallback = fallback
+        self.redact_state = redact_state
         self._stages = Stages(self.store, session)
 
     @classmethod
@@ -230,7 +235,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
-            Put(self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict).write()
+            clean = self._cleaner(line)
+            Put(self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict, clean).write()
         return _config(thread_id, namespace, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -238,11 +244,11 @@ class RathSaver(BaseCheckpointSaver[Any]):
         thread_id, namespace = _place(config)
         checkpoint_id = str(_configurable(config).get("checkpoint_id") or "")
         self._fetch(thread_id, namespace, checkpoint_id)
-        encoder = Encoder(self.serde)
+        line = self._threads.line(thread_id, namespace)
+        encoder = Encoder(self.serde, clean=self._cleaner(line))
         body = task_body(namespace, checkpoint_id, writes, task_id, task_path, encoder)
         key = Key(FRAMEWORK, thread_id, namespace, checkpoint_id, _task_sub(task_id, [row[0] for row in body.writes]))
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        line = self._threads.line(thread_id, namespace)
         item = draft(
             body,
             run=line.run,
@@ -257,6 +263,15 @@ class RathSaver(BaseCheckpointSaver[Any]):
             self._threads.append(line, where, [item])
             line.seen.remember(encoder)
         self._threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})
+
+    def _cleaner(self, line: Line) -> StateCleaner | None:
+        """What takes secrets out of the state, if that is wanted; what was encoded otherwise before is not taken for the same."""
+        found = state_cleaner(self.store, self.redact_state) if is_open(self.serde) else None
+        if line.redacted != (found is not None):
+            with line.lock:
+                line.forget_content()
+                line.redacted = found is not None
+        return found
 
     def _fetch(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> None:
         """Bring a checkpoint that is to be continued over from the saver that was used so far."""

@@ -283,7 +283,7 @@ class RathSerializer(theirs.JsonPlusSerializer):
         if found is None:
             raise UnsupportedError(
                 f"{module}.{name} is stored here and not imported in this process (loading never imports): "
-                f"add 'import {module}' (rath-bridge import: --module {module}), or RathSaver(store, allow=[{name.rpartition('.')[2]}])"
+                f"add 'import {module}', or RathSaver(store, allow=[{name.rpartition('.')[2]}]); rath-bridge import has --module {module}"
             )
         if not (
             dataclasses.is_dataclass(found)

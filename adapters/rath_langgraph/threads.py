@@ -74,6 +74,8 @@ class Line:
     """Head and position up to which a branch has been read."""
     states: OrderedDict[str, Known] = field(default_factory=OrderedDict[str, Known])
     seen: Seen = field(default_factory=Seen)
+    redacted: bool = False
+    """Whether what is known was encoded without its secrets."""
 
     def remember(self, checkpoint_id: str, known: Known) -> None:
         """Keep what is known of a checkpoint; the oldest goes."""

@@ -6,11 +6,13 @@ import copy
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
@@ -18,7 +20,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send
 
 import rath_bridge as rb
-from rath_bridge.errors import ConflictError
+from rath_bridge.errors import ConflictError, EncodeError
 from rath_bridge.session import Store
 from rath_langgraph import RathSaver
 from tests.langgraph.graphs import add, asking, asks, chat, echo, react, scripted, thread
@@ -391,3 +393,29 @@ def test_bytes_grow_with_what_is_said(tmp_path: Path) -> None:
                 sizes.append((tmp_path / "s.db").stat().st_size)
     assert sizes[2] - sizes[1] < 40 * 8_000  # 2 KB said; SqliteSaver writes half a megabyte per turn here
     assert sizes[2] - sizes[1] < 1.3 * (sizes[1] - sizes[0])
+
+
+KEY = "sk-proj-" + "Zz9" * 16
+
+
+@pytest.mark.parametrize("ambient", [False, True])
+def test_secrets_leave_the_state_where_it_is_asked_for(sqlite_url: str, ambient: bool) -> None:
+    folder = Path(sqlite_url.removeprefix("sqlite:///")).parent
+    with rb.open_store(sqlite_url) as store:
+        saver = RathSaver(store, redact_state=not ambient)
+        app = chat(echo, checkpointer=saver)
+        config = {**thread(), "metadata": {"note": f"key {KEY}"}}
+        with rb.record(store, "ticket", redact_state=True) if ambient else nullcontext():
+            app.invoke({"messages": [("user", f"my key is {KEY}, " + "and much more " * 60)]}, config)
+            values = app.get_state(thread()).values["messages"]
+        assert all(KEY not in m.content and "redacted" in m.content for m in values)
+        assert KEY not in str([t.metadata for t in saver.list(None)])
+        assert not any(KEY.encode() in file.read_bytes() for file in folder.iterdir())
+        assert texts(store.session("ticket" if ambient else "langgraph/1")) == [m.content for m in values]
+        if ambient:  # outside of the recorder it is kept as given
+            app.invoke({"messages": [("user", f"again {KEY}")]}, thread())
+            assert KEY in app.get_state(thread()).values["messages"][-1].content
+        else:  # no text: what cannot be taken out is refused
+            state: Any = {**empty_checkpoint(), "channel_values": {"x": Path(KEY)}, "channel_versions": {"x": 1}}
+            with pytest.raises(EncodeError, match=r"a known secret in a PosixPath at state\['x'\]"):
+                saver.put(thread("2"), state, {}, {"x": 1})

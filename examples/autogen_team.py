@@ -4,24 +4,16 @@ import asyncio
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_ext.models.replay import ReplayChatCompletionClient as Scripted
 
 import rath_bridge as rb
 from rath_autogen import load_team_state, save_team_state, wrap
 
-
-async def main(url: str = "memory:") -> None:
-    store = rb.open_store(url)
-    for answers in ({"writer": ["A draft."], "critic": []}, {"writer": [], "critic": ["Too short."]}):
-        agents = [AssistantAgent(name, ReplayChatCompletionClient(said)) for name, said in answers.items()]
-        team = wrap(RoundRobinGroupChat([*agents], max_turns=1), store, session="ticket")
-        going_on = "ticket" in store
-        if going_on:
-            await load_team_state(team, store.session("ticket"))
-        await team.run(task=None if going_on else "Write about rain.")
-        await save_team_state(team)
-    print(*(f"{message.name}: {message.text}" for message in store.session("ticket").messages()), sep="\n")
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+store = rb.open_store("memory:")
+first = wrap(RoundRobinGroupChat([AssistantAgent("writer", Scripted(["A draft."]))], max_turns=1), store, "ticket")
+asyncio.run(first.run(task="Write about rain."))
+asyncio.run(save_team_state(first))
+second = wrap(RoundRobinGroupChat([AssistantAgent("writer", Scripted(["A poem."]))], max_turns=1), store, "ticket")
+asyncio.run(load_team_state(second, store.session("ticket")))
+asyncio.run(second.run(task="Shorter."))
+print(*(f"{message.name}: {message.text}" for message in store.session("ticket").messages()), sep="\n")

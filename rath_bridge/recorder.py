@@ -20,7 +20,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token, copy_context
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import Condition, Lock, RLock, Thread
@@ -396,15 +396,23 @@ class Recorder:
             return self._unattributed
 
     def bind(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """Return ``fn`` so that it records here, under the current run, from whatever thread it is called."""
+        """Return ``fn`` so that it records here, under the current run, from whatever thread it is called.
+
+        In a replay, what it calls is answered from the record, too.
+        """
         run = current_run()
+        context = None if standin.get() is None else copy_context()
 
         @wraps(fn)
         def bound(*args: P.args, **kwargs: P.kwargs) -> T:
             with self.inside(run):
                 return fn(*args, **kwargs)
 
-        return bound
+        @wraps(fn)
+        def replayed(*args: P.args, **kwargs: P.kwargs) -> T:
+            return cast(Context, context).copy().run(bound, *args, **kwargs)
+
+        return bound if context is None else replayed
 
     def close(self) -> None:
         """Flush and stop. Safe to call twice."""

@@ -4,6 +4,7 @@ the lists are. Parallel actors may take turns in any order."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -101,6 +102,48 @@ def test_one_change_is_always_noticed(program: Program, actor: int, at: int, new
         else:
             calls[at - 1], calls[at] = calls[at], calls[at - 1]
     _compared(program, changed, [])
+
+
+def test_threads_that_are_bound_are_answered_too() -> None:
+    """A thread of the user's own, started through ``recorder.bind``."""
+
+    def run() -> list[str]:
+        with rb.record(store, "s") as recorder, recorder.run("job"):
+            answers: list[str] = []
+            threads = [Thread(target=recorder.bind(lambda: answers.append(toy.ask("writer", "a")))) for _ in range(3)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+            return sorted(answers)
+
+    with rb.open_store("memory:") as store:
+        first = run()
+        s, toy.MADE[:] = store.session("s"), []
+        report = rb.replay(s, run)
+        assert (report.equal, report.value, toy.MADE) == (True, first, []), str(report)
+        assert store.session("s").head == s.head
+
+
+def test_two_replays_at_once_do_not_meet() -> None:
+    """Threads replay two records, and a third asks live meanwhile."""
+    with rb.open_store("memory:") as store:
+        programs: list[Program] = [[[("ask", "writer", "a"), ("use", "look", n)] for n in range(5)] for _ in range(2)]
+        runs = [running(store, one, []) for one in programs]
+        runs[0]()
+        s, toy.MADE[:] = store.session("s"), []
+        found: list[Any] = []
+        threads = [Thread(target=lambda: found.append(rb.replay(s, runs[0]).equal)) for _ in range(4)]
+        for one in threads:
+            one.start()
+        live = toy.answering("writer", "live")
+        for one in threads:
+            one.join()
+        assert found == [True] * 4
+        assert live.startswith("answer ")
+        assert toy.MADE == ["writer: live"]
+        assert toy.answering.__name__ == "answering"
+        assert not hasattr(toy.answering, "__wrapped__"), "restored"
 
 
 def _compared(program: Program, other: Program, order: Any) -> None:

@@ -198,7 +198,7 @@ class Put:
         """Open a branch at the parent's chunk: nobody's answer is lost (law 11)."""
         line = self.line
         session = self.threads.home(line)[0]
-        travel = self.facts.get("source") in ("fork", "update")
+        travel = self.facts.get("source") in ("fork", "update") or self.threads.travels(line, self.parent_id)
         if self.on_conflict == "raise" and not travel:
             tip = next(iter(line.tips), None)
             raise ConflictError(f"thread {line.thread_id!r}", self.parent_id, tip)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from copy import copy
 from hashlib import sha256
 from heapq import merge
 from itertools import islice
@@ -105,6 +106,12 @@ class RathSaver(BaseCheckpointSaver[Any]):
     def _threads(self) -> Threads:
         return self._stages.here()
 
+    def bound(self) -> RathSaver:
+        """This saver, leading where it leads here whatever the context: LangGraph saves outside of it what parallel tasks wrote."""
+        made = copy(self)
+        made.store, made._stages = self.store.bound(), self._stages.bound()
+        return made
+
     # ---------------------------------------------------------------- read
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -114,6 +121,9 @@ class RathSaver(BaseCheckpointSaver[Any]):
         wanted = _configurable(config).get("checkpoint_id")
         if wanted:
             found = self._tuple(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
+            newest = backend.scan(FRAMEWORK, thread_id, namespace, sub="", limit=1)
+            if found is not None and newest and newest[0][0].key != wanted:
+                self._threads.travel(thread_id, namespace, str(wanted))
         else:
             groups = self._groups(thread_id, namespace, size=6)
             found = next((self._tuple(name, ns, entries) for _, name, ns, entries in groups), None)

@@ -35,6 +35,7 @@ _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
 _STATES: Final = 8
+_VISITS: Final = 1_000
 _REPLAYS: Final = 4
 """Replays at the same time."""
 
@@ -103,6 +104,8 @@ class Threads:
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
         self._calls: dict[tuple[str, str], dict[str, Line]] = {}
         """Subgraph calls that have begun, by the namespace that they were made in."""
+        self._visited: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        """Checkpoints that were asked for by id when newer ones stood: who goes on from one of them travels in time."""
         self._lock = Lock()
         self.shelf = Shelf(store.backend)
         self.copies = Copies()
@@ -122,6 +125,17 @@ class Threads:
             if not found.run:
                 self._open(found)
         return found
+
+    def travel(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
+        """Somebody has asked for an old checkpoint."""
+        with self._lock:
+            self._visited[thread_id, namespace, checkpoint_id] = None
+            while len(self._visited) > _VISITS:
+                self._visited.popitem(last=False)
+
+    def travels(self, line: Line, checkpoint_id: str | None) -> bool:
+        """Whether a checkpoint was asked for as an old one."""
+        return (line.thread_id, line.namespace, checkpoint_id) in self._visited
 
     def to_put(self, thread_id: str, namespace: str, parent_id: str | None) -> Line:
         """The line that a checkpoint is put on; opened anew where a thread begins again that another process has deleted."""
@@ -337,6 +351,12 @@ class Stages:
                 self._others.popitem(last=False)
         return found
 
+    def bound(self) -> Stages:
+        """The same for the store that this context leads to, alone."""
+        made = Stages(self._store.bound(), self._session)
+        made._own = self.here()
+        return made
+
 
 def named(store: Store, session: str | None) -> Where | None:
     """The session that is named explicitly, or the ambient recorder's."""
@@ -369,7 +389,9 @@ def settle(store: Store, session: str | None = None) -> None:
     """Let what was observed stand before what follows from it: a call before the message that it gave."""
     ambient = current_recorder()
     for recorder in {*_observers, *([ambient] if ambient is not None else [])}:
-        if recorder.store == store and (session is None or split_name(recorder.name)[0] == session):
+        # `kept`: to ask a store where it leads would draw it into the replay that this may be called in
+        near = not recorder.closed and recorder.store.kept.url == store.kept.url
+        if near and (session is None or split_name(recorder.name)[0] == session):
             recorder.flush()
 
 

@@ -160,6 +160,19 @@ def test_time_travel_leaves_two_heads(store: Store) -> None:
     assert store.session(f"langgraph/1@{other}").fsck() == []
 
 
+@pytest.mark.parametrize("durability", ["async", "sync", "exit"])
+@pytest.mark.parametrize("said", [None, {"messages": [("user", "another way")]}])
+def test_who_goes_on_from_an_old_checkpoint_travels_and_does_not_race(store: Store, durability: Any, said: Any) -> None:
+    app = chat(echo, checkpointer=RathSaver(store, on_conflict="raise"))
+    app.invoke({"messages": [("user", "one")]}, thread())
+    app.invoke({"messages": [("user", "two")]}, thread())
+    old = next(s for s in app.get_state_history(thread()) if s.next == ("bot",) and len(s.values["messages"]) == 3)
+    app.invoke(said, old.config, durability=durability)
+    (branch,) = (name for name in store.session("langgraph/1").heads() if name != "main")
+    assert branch.startswith("fork-")
+    assert texts(store.session(f"langgraph/1@{branch}"))[:3] == ["one", "you said: one", "two"]
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_two_runs_on_one_thread_lose_nothing(store_url: str, shared: bool) -> None:
     # langchain-ai/langgraph/issues/7417: with the bundled savers one answer silently disappears

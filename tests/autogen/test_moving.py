@@ -76,8 +76,17 @@ async def test_4327_the_command_line_imports_and_exports_what_autogen_wrote(tmp_
     with rb.open_store(url) as store:
         back, report = rb.encode(store.session("result"), "autogen")
         assert store.session("ticket").messages()[0].text == "go"
+        messages, lost = rb.encode(store.session("ticket"), "langgraph")
+        items, lost_too = rb.encode(store.session("ticket"), "openai_agents")
     assert report.exact
     assert json.loads(dumps(back)) == result.model_dump(mode="json")
+    compiled = StateGraph(MessagesState).add_node("bot", bot).add_edge(START, "bot").add_edge("bot", END).compile()
+    given: Any = {"messages": [*messages, ("user", "more")]}
+    assert (await compiled.ainvoke(given))["messages"][-1].content == f"I know {len(messages) + 1} messages."
+    agent = Agent(name="next", model=ScriptedModel([[assistant_message("fine")]]))
+    assert (await Runner.run(agent, [*items, {"role": "user", "content": "more"}])).final_output == "fine"
+    assert {loss.path for loss in lost_too.losses} >= {"name"}  # the SDK has no field for who said it
+    assert str(lost) != str(lost_too)
 
 
 @dataclass

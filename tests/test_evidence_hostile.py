@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rath_bridge as rb
+from rath_bridge.errors import PacketError
 from rath_bridge.evidence import layout, reading
+from rath_bridge.interchange.transfer import PacketOrigin, transfer
 from tests.test_evidence_tamper import check, named, packet, resummed
 
 
@@ -271,3 +273,70 @@ def test_a_directory_that_is_no_packet_is_one_finding(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"x" * 100)
     report = rb.verify_packet(tmp_path)
     assert [finding.problem.partition(":")[0] for finding in report.findings] == ["it is no packet"]
+
+
+# ---------------------------------------------------------------- nothing of them comes in
+
+
+def nul(name: str) -> ZipInfo:
+    """An entry whose name goes on behind a NUL: some tools see the front, others the whole."""
+    info = ZipInfo("x")
+    info.filename = name
+    return info
+
+
+def inner() -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        return archive_with(Path(place) / "inner.zip", [("blobs/" + "c" * 64, bytes(1 << 20))]).read_bytes()
+
+
+HOSTILE: dict[str, Callable[[], list[tuple[ZipInfo | str, bytes]]]] = {
+    "path traversal": lambda: [("blobs/../../outside", b"x")],
+    "absolute path": lambda: [("/tmp/outside", b"x")],
+    "drive": lambda: [("C:\\Windows\\x", b"x")],
+    "link": lambda: [(link("blobs/" + "a" * 64), b"/etc/passwd")],
+    "case": lambda: [("MANIFEST.JSON", b"{}")],
+    "nested": lambda: [("blobs/inner.zip", inner())],
+    "nested as a blob": lambda: [("blobs/" + "b" * 64, inner())],
+    "nul": lambda: [(nul("refs.json\0.txt"), b"x")],
+    "device": lambda: [("CON", b"x"), ("blobs/AUX.txt", b"x"), ("NUL.json", b"x"), ("trees/COM1", b"x")],
+    "stream": lambda: [("chunks.jsonl:hidden", b"x")],
+    "trailing dot": lambda: [("chunks.jsonl.", b"x"), ("refs.json ", b"x")],
+    "many": lambda: [(f"blobs/{n:064x}", b"") for n in range(3000)],
+    "bomb": lambda: [("blobs/" + "a" * 64, bytes(50 << 20))],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_archive_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(reading, "FREE_GROWTH", 1 << 20)
+    monkeypatch.setattr(layout, "MAX_LISTING", 200_000)
+    (tmp_path / "there").mkdir()
+    where = archive_with(tmp_path / "there" / "p.zip", HOSTILE[kind]())
+    assert rb.verify_packet(where).findings, kind
+    store = rb.open_store("memory:")
+    with pytest.raises(PacketError):
+        transfer(PacketOrigin(where), store)
+    assert store.sessions() == []
+    assert [path.name for path in tmp_path.rglob("*")] == ["there", "p.zip"]
+
+
+def test_a_directory_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MAX_FILES", 20)
+    with ZipFile(archive_with(tmp_path / "p.zip", [])) as archive:
+        archive.extractall(tmp_path / "p")
+    found = rb.verify_packet(tmp_path / "p").findings
+    assert any("more than 20 files" in one.problem for one in found)
+
+
+@pytest.mark.parametrize("at", [10**6, 2**62])
+def test_an_archive_that_lies_about_its_list_is_not_read(tmp_path: Path, at: int) -> None:
+    where = archive_with(tmp_path / "p.zip", [])
+    data = where.read_bytes()
+    end = data.rindex(b"PK\x05\x06")
+    record = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 1, 1, at, 0)
+    locator = b"PK\x06\x07" + struct.pack("<IQI", 0, end, 1)
+    where.write_bytes(data[:end] + record + locator + data[end:])
+    assert rb.verify_packet(where).findings

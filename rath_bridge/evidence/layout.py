@@ -44,6 +44,10 @@ MAX_NODE: Final = 16 << 20
 """Bytes of one tree node."""
 MAX_READING: Final = 16 << 20
 """Bytes of each file that is written for people, and of the claims."""
+MAX_LISTING: Final = 128 << 20
+"""Bytes of an archive's own list of files: about a million of them."""
+MAX_FILES: Final = 1 << 20
+"""Files in a directory."""
 MAX_GROWTH: Final = 200
 """How many times larger than the archive its content may be, beyond `FREE_GROWTH` bytes."""
 FREE_GROWTH: Final = 1 << 30

@@ -14,6 +14,7 @@ from typing import BinaryIO, Final, Protocol, cast
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from rath_bridge.errors import NotFoundError, PacketError
+from rath_bridge.evidence import layout
 from rath_bridge.evidence.layout import FREE_GROWTH, MAX_GROWTH
 from rath_bridge.verbs.fsck import Finding
 
@@ -49,6 +50,8 @@ def open_files(place: Path) -> PacketFiles:
         raise NotFoundError(f"there is no packet at {place}: give a directory or a .zip that `rath-bridge packet` has written")
     try:
         return DirectoryFiles(place) if place.is_dir() else ZipFiles(place)
+    except PacketError:
+        raise
     except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
         raise PacketError(f"it is neither a directory nor a readable archive ({error})") from error
 
@@ -77,8 +80,13 @@ class DirectoryFiles:
         self.sizes: dict[str, int] = {}
         self.findings: list[Finding] = []
         waiting = [""]
+        seen = 0
         while waiting:
             for name, entry in self._scan(waiting.pop()):
+                seen += 1
+                if seen > layout.MAX_FILES:
+                    self.findings.append(Finding(".", f"more than {layout.MAX_FILES} files; the rest was not looked at"))
+                    return
                 self._take(name, entry, waiting)
 
     def _scan(self, below: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -127,6 +135,9 @@ class ZipFiles:
         self.sizes: dict[str, int] = {}
         self.findings: list[Finding] = []
         self._infos: dict[str, ZipInfo] = {}
+        listing = _listing(path)
+        if listing > layout.MAX_LISTING:
+            raise PacketError(f"its list of files has {listing} bytes, at most {layout.MAX_LISTING} are read; not unpacked")
         self._archive = ZipFile(path)
         size = path.stat().st_size
         infos = self._archive.infolist()
@@ -171,6 +182,23 @@ class ZipFiles:
     def close(self) -> None:
         """Close the archive."""
         self._archive.close()
+
+
+def _listing(path: Path) -> int:
+    """How many bytes the archive says that its list of files has; looked up before the list is read into memory."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - (1 << 16) - 22))
+        tail = file.read()
+        at = tail.rfind(b"PK\x05\x06")
+        if at < 0 or len(tail) < at + 20:
+            return 0  # no archive, or a cut one: its reader says so
+        size = int.from_bytes(tail[at + 12 : at + 16], "little")
+        if tail[at - 20 : at - 16] == b"PK\x06\x07":
+            file.seek(int.from_bytes(tail[at - 12 : at - 4], "little"))
+            record = file.read(56)
+            size = max(size if size < 0xFFFFFFFF else 0, int.from_bytes(record[40:48], "little"))
+        return size
 
 
 def read_lines(file: BinaryIO, update: Callable[[bytes], object], limit: int) -> Iterator[tuple[int, bytes | None]]:

@@ -19,6 +19,7 @@ from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, Telling, sqlite_path, table, without_password
 from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
 from rath_bridge.interchange import format_named
+from rath_bridge.interchange.formats import OURS
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
 from rath_bridge.interchange.transfer import PacketOrigin, StoreOrigin, is_packet, is_store, transfer
@@ -197,7 +198,15 @@ def _problem(error: RathError | OSError) -> str:
 def export(
     face: Face,
     name: NameArgument,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help=f"Format to write: {', '.join(sorted(OURS))}; or an adapter that writes files, as autogen does.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="File to write; stdout otherwise.", show_default=False)
     ] = None,

@@ -12,13 +12,15 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, get_type_hints
+from typing import IO, Annotated, Any, Final, Protocol, cast, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
@@ -164,12 +166,48 @@ class Face:
         text = json.dumps(value, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f")
         self.write(f"{text}\n".encode())
 
+    def json_rows(
+        self, head: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]], tail: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        """Print one JSON object with a long list in it, a row as it comes; ``tail`` is asked when the list has ended."""
+        indent = 2 if self.out.is_terminal else None
+
+        def text(value: Any) -> str:
+            return json.dumps(value, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+        self.write(f"{text(dict(head))[:-1].rstrip()}, {text(name)}: [".encode())
+        for number, row in enumerate(rows):
+            self.write(f"{', ' if number else ''}{text(dict(row))}".encode())
+        self.write(f"], {text(dict(tail()))[1:].lstrip()}\n".encode())
+
     def write(self, data: bytes) -> None:
         """Write bytes as they are, all of them (an unbuffered stdout may take a part only, and not say so)."""
         out, rest = sys.stdout.buffer, memoryview(data)
         while rest:
             rest = rest[out.write(rest) :]
         out.flush()
+
+    @contextmanager
+    def pager(self) -> Generator[None]:
+        """Show what the block prints in ``$PAGER`` where a person looks at a terminal; lines go there as they come."""
+        command = os.environ.get("RATH_BRIDGE_PAGER", os.environ.get("PAGER", "less"))
+        words = shlex.split(command)
+        if not words or not sys.stdout.isatty() or shutil.which(words[0]) is None:
+            yield
+            return
+        environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+        with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, text=True) as process:
+            before = self.out
+            self.out = console(self.plain, file=process.stdin, width=before.width)
+            try:
+                yield
+                cast("IO[str]", process.stdin).flush()
+            except BrokenPipeError:  # the reader has seen enough
+                pass
+            finally:
+                self.out = before
+                with suppress(BrokenPipeError):
+                    cast("IO[str]", process.stdin).close()
 
     def next(self, *commands: str) -> list[str]:
         """Return commands that make sense next, with the store that was named."""
@@ -218,14 +256,23 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, "nobody reads any more")  # rich would end the process with status 1, a finding
 
 
-def console(plain: bool, *, stderr: bool = False) -> Console:
-    """Return a console that reads no markup, marks up no numbers, and does not cut what goes into a pipe."""
-    file = sys.stderr if stderr else sys.stdout
-    piped = not (file.isatty() or os.environ.get("FORCE_COLOR"))
-    width = PIPE_WIDTH if piped else None
+def console(plain: bool, *, stderr: bool = False, file: Any = None, width: int | None = None) -> Console:
+    """Return a console that reads no markup, marks up no numbers, and does not cut what goes into a pipe.
+
+    Args:
+        plain: No colours.
+        stderr: Not stdout.
+        file: A pager's input, which is a terminal for all that is shown.
+        width: Its columns.
+    """
+    terminal = True if file is not None else None
+    file = file if file is not None else sys.stderr if stderr else sys.stdout
+    piped = not (terminal or file.isatty() or os.environ.get("FORCE_COLOR"))
+    width = PIPE_WIDTH if piped else width
     colours = None if plain or os.environ.get("NO_COLOR") else "auto"
     return _Console(
-        file=file, color_system=colours, markup=False, highlight=False, emoji=False, theme=THEME, width=width, legacy_windows=False
+        file=file, color_system=colours, markup=False, highlight=False, emoji=False, theme=THEME, width=width, legacy_windows=False,
+        force_terminal=terminal,
     )  # fmt: skip
 
 

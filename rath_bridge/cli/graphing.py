@@ -11,11 +11,16 @@ from rich.text import Text
 
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
+from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
+from rath_bridge.cli.listing import on_branch
 from rath_bridge.cli.naming import label
 from rath_bridge.cli.pieces import Piece, condense
 from rath_bridge.cli.rails import ASCII, UNICODE, Row, draw, order
+from rath_bridge.cli.runs import RunNames
 from rath_bridge.model.chunk import format_time
-from rath_bridge.store.protocol import Reader
+from rath_bridge.model.digests import Digest
+from rath_bridge.session import Session
+from rath_bridge.store.protocol import Reader, Ref
 from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.words import summary
 
@@ -25,18 +30,32 @@ _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 def graph(
     face: Face,
     name: NameArgument,
+    branches: Annotated[
+        list[str] | None,
+        typer.Option("--branch", metavar="BRANCH", help="Only this branch of NAME; several are fine.", show_default=False),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The sessions that share its history, too.")] = False,
+    kinds: Kinds = None,
+    agents: Agents = None,
+    tools: Tools = None,
+    frameworks: Frameworks = None,
+    since: Since = None,
+    grep: Grep = None,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with plain characters.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw branches, forks and merges, newest first.
 
-    Chunks that simply follow each other are one row, told by their last message.
+    Chunks that simply follow each other are one row, told by their last message; with a filter, by the last of those that fit, with
+    how many they are.
     """
     session = face.session(name)
     backend = face.store.backend
-    refs = [r for r in backend.refs(session.session) if "@" not in name or r.branch == session.branch]
+    refs = _refs(face, session, name, branches or [], every)
+    wanted = filter_of(kinds, agents, tools, frameworks, since, grep)
+    asked = matcher(wanted, backend, RunNames(backend)) if wanted else None
     with face.progress("reading") as progress:
-        pieces = condense(refs, backend, progress)
+        pieces = condense(refs, backend, progress, asked)
     if as_json:
         rows = [_row(pieces, number, backend) for number in order(pieces)]
         hints = face.next(f"log {quoted(name)} --all", *(f"diff {quoted(name)} {quoted(ref.name)}" for ref in refs[1:3]))
@@ -45,8 +64,31 @@ def graph(
     plain = ascii_only or not face.out.encoding.lower().startswith("utf")
     rows = draw(pieces, ASCII if plain else UNICODE)
     width = min(max((len(row.cells) for row in rows), default=0), 24)
-    for row in rows:
-        face.print_line(_line(row, pieces, backend, width, session.session))
+    with face.pager():
+        for row in rows:
+            face.print_line(_line(row, pieces, backend, width, session.session))
+
+
+def _refs(face: Face, session: Session, name: str, branches: Sequence[str], every: bool) -> list[Ref]:
+    """The tips to draw, those of the session first."""
+    backend = face.store.backend
+    if branches:
+        return [_ref(face, on_branch(face, name, branch)) for branch in branches]
+    refs = [ref for ref in backend.refs(session.session) if "@" not in name or ref.branch == session.branch]
+    if not every:
+        return refs
+    roots = {_root(backend, ref) for ref in refs}
+    return [*refs, *(ref for ref in backend.refs() if ref.session != session.session and _root(backend, ref) in roots)]
+
+
+def _ref(face: Face, session: Session) -> Ref:
+    found = face.store.backend.ref(session.session, session.branch)
+    assert found is not None  # it was opened by that name
+    return found
+
+
+def _root(reader: Reader, ref: Ref) -> Digest:
+    return next(iter(reader.line(ref.head, 0, 1))).id
 
 
 def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]:
@@ -55,6 +97,7 @@ def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]
     return {
         "tip": piece.tip, "first": piece.first, "chunks": piece.count, "at": format_time(tip.at), "kind": tip.kind,
         "parents": [pieces[parent].tip for parent in piece.parents], "refs": list(piece.refs), "frameworks": _frameworks(piece),
+        **({} if piece.matched is None else {"matched": piece.matched}),
         "summary": summary(reader.chunk(piece.said or piece.tip)),
     }  # fmt: skip
 
@@ -71,11 +114,15 @@ def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session
     text.append(piece.tip[:8], "id").append("  ")
     for ref in piece.refs:
         text.append(f"[{label(ref, session)}]", f"bold {colour}").append("  ")
-    if piece.count > 1:
+    if piece.matched is not None:
+        text.append(f"{piece.matched} of {counted(piece.count, 'chunk')}", "" if piece.matched else "dim").append("  ")
+    elif piece.count > 1:
         text.append(counted(piece.count, "chunk"), "head").append("  ")
     frameworks = _frameworks(piece)
     if frameworks:
         text.append(inert(", ".join(frameworks)), "run").append("  ")
+    if piece.matched == 0:
+        return text
     return text.append(summary(reader.chunk(piece.said or piece.tip)))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Annotated, Any, Final
+from itertools import dropwhile, islice
+from typing import Annotated, Any, Final, cast
 
-import orjson
 import typer
 from rich.cells import set_cell_size
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
-from rath_bridge.cli.naming import label
+from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
+from rath_bridge.cli.naming import find_chunk, label
 from rath_bridge.cli.runs import RunNames, runs_named
 from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import RathError
@@ -21,6 +21,8 @@ from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.log import LogEntry
+from rath_bridge.verbs.log import log as log_of
+from rath_bridge.verbs.matching import framework
 from rath_bridge.verbs.transcript import pending
 from rath_bridge.verbs.words import summary
 
@@ -96,14 +98,6 @@ def _session_row(session: Session, limit: int) -> dict[str, Any]:
     }
 
 
-def framework(chunk: Chunk) -> str | None:
-    """Return the framework that a chunk's origin names."""
-    if chunk.origin is None:
-        return None
-    found = orjson.loads(chunk.origin)
-    return str(found.get("framework") or found.get("adapter") or "") or None
-
-
 def _when(stamp: str) -> str:
     return stamp[:16].replace("T", " ")
 
@@ -112,37 +106,100 @@ def log(
     face: Face,
     name: NameArgument,
     every: Annotated[bool, typer.Option("--all", help="All branches, and all that was merged in.")] = False,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="This branch of NAME.", show_default=False)
+    ] = None,
     number: Annotated[
         int | None, typer.Option("-n", "--number", min=0, metavar="N", help="At most so many.", show_default=False)
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            "--before", metavar="CHUNK", help="Only what stands before it: where the last page ended.", show_default=False
+        ),
     ] = None,
     run: Annotated[
         str | None,
         typer.Option("--run", metavar="RUN", help="Only this run, by name or id, and what nests in it.", show_default=False),
     ] = None,
+    kinds: Kinds = None,
+    agents: Agents = None,
+    tools: Tools = None,
+    frameworks: Frameworks = None,
+    since: Since = None,
+    grep: Grep = None,
     oneline: Annotated[bool, typer.Option("--oneline", help="Without times and runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened, newest first. Times are UTC."""
-    session = face.session(name)
+    """Show what happened, newest first. Times are UTC.
+
+    History is read a page at a time, and never held whole; on a terminal it goes through $PAGER.
+    """
+    session = on_branch(face, name, branch)
     names = RunNames(face.store.backend)
-    entries = islice(_entries(session, every, run), number)
+    wanted = filter_of(kinds, agents, tools, frameworks, since, grep)
+    chosen = _entries(face, session, every, run, before)
+    if wanted:
+        asked = matcher(wanted, face.store.backend, names)
+        chosen = (entry for entry in chosen if asked(entry.chunk))
+    entries = islice(chosen, number)
     if as_json:
-        rows = [_entry_row(entry, names) for entry in entries]
-        hints = (
-            face.next(f"show {rows[0]['id'][:12]}", f"graph {quoted(session.session)}")
-            if rows
-            else face.next(f"log {quoted(name)}")
-        )
-        face.json({"session": session.name, "head": session.head, "chunks": rows, "next_actions": hints})
+        _log_json(face, session, entries, names, name, number)
         return
-    _print_log(face, entries, names, session.session, oneline)
+    with face.pager():
+        _print_log(face, entries, names, session.session, oneline)
 
 
-def _entries(session: Session, every: bool, run: str | None) -> Iterator[LogEntry]:
+def on_branch(face: Face, name: str, branch: str | None) -> Session:
+    """Open NAME, or the branch of it that ``--branch`` names."""
+    if branch is None:
+        return face.session(name)
+    if "@" in name:
+        raise typer.BadParameter(f"{name!r} names a branch already: leave out --branch")
+    return face.session(f"{name}@{branch}")
+
+
+def _entries(face: Face, session: Session, every: bool, run: str | None, before: str | None) -> Iterator[LogEntry]:
+    entries = _from(face, session, every, before)
     if run is None:
-        return session.log(all=every)
+        return entries
     wanted = runs_named((entry.chunk for entry in session.log(all=every)), run)
-    return (entry for entry in session.log(all=every) if entry.chunk.run in wanted)
+    return (entry for entry in entries if entry.chunk.run in wanted)
+
+
+def _from(face: Face, session: Session, every: bool, before: str | None) -> Iterator[LogEntry]:
+    if before is None:
+        return session.log(all=every)
+    last = find_chunk(face, before, session)
+    if every:
+        rest = dropwhile(lambda entry: entry.chunk.id != last.id, session.log(all=True))
+        return islice(rest, 1, None)
+    return log_of(list(last.parents[:1]), face.store.backend) if last.parents else iter(())
+
+
+def _log_json(
+    face: Face, session: Session, entries: Iterator[LogEntry], names: RunNames, name: str, number: int | None
+) -> None:  # fmt: skip
+    """One object, written as it is read."""
+    first: str | None = None
+    last: str | None = None
+    count = 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal first, last, count
+        for entry in entries:
+            first, last, count = first or entry.chunk.id, entry.chunk.id, count + 1
+            yield _entry_row(entry, names)
+
+    def hints() -> dict[str, Any]:
+        if first is None:
+            return {"next_actions": face.next(f"log {quoted(name)}")}
+        more = (
+            [f"log {quoted(name)} -n {number} --before {cast(str, last)[:12]}"] if number is not None and count == number else []
+        )
+        return {"next_actions": face.next(f"show {first[:12]}", f"graph {quoted(session.session)}", *more)}
+
+    face.json_rows({"session": session.name, "head": session.head}, "chunks", rows(), hints)
 
 
 def _entry_row(entry: LogEntry, names: RunNames) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, cast
 
 import orjson
@@ -11,15 +12,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rath_bridge.cli.face import AsJson, Face
+from rath_bridge.cli.face import AsJson, Face, quoted
+from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
+from rath_bridge.cli.listing import on_branch
 from rath_bridge.cli.naming import find_chunk
 from rath_bridge.cli.runs import RunNames
 from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import ErasedError, RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
+from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.jsonable import jsonable
+from rath_bridge.verbs.matching import Filter
 from rath_bridge.verbs.words import size
 
 
@@ -33,11 +38,37 @@ def show(
     ],
     raw: Annotated[bool, typer.Option("--raw", help="The exact bytes of the envelope: their sha256 is the id.")] = False,
     body: Annotated[bool, typer.Option("--body", help="The exact bytes of the body.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="With a filter: all branches of NAME, and all that was merged in.")
+    ] = False,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="This branch of NAME.", show_default=False)
+    ] = None,
+    number: Annotated[
+        int | None, typer.Option("-n", "--number", min=0, metavar="N", help="With a filter: at most so many.", show_default=False)
+    ] = None,
+    kinds: Kinds = None,
+    agents: Agents = None,
+    tools: Tools = None,
+    frameworks: Frameworks = None,
+    since: Since = None,
+    grep: Grep = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one chunk: envelope, body and native record."""
+    """Show one chunk: envelope, body and native record.
+
+    With a filter, every chunk of a session that fits is shown, newest first.
+    """
     if raw + body + as_json > 1:
         raise typer.BadParameter("give one of --raw, --body and --json")
+    wanted = filter_of(kinds, agents, tools, frameworks, since, grep)
+    if wanted or every or number is not None:
+        if raw or body:
+            raise typer.BadParameter("--raw and --body are of one chunk: leave out the filter")
+        _show_all(face, on_branch(face, chunk, branch), wanted, every, number, as_json=as_json)
+        return
+    if branch is not None:
+        chunk = on_branch(face, chunk, branch).name
     found = find_chunk(face, chunk)
     if raw or body:
         if body and found.body_bytes is None:
@@ -47,6 +78,21 @@ def show(
         face.json(_row(face, found))
     else:
         _print(face, found)
+
+
+def _show_all(face: Face, session: Session, wanted: Filter, every: bool, number: int | None, *, as_json: bool) -> None:
+    asked = matcher(wanted, face.store.backend, RunNames(face.store.backend))
+    found = islice(asked.of(entry.chunk for entry in session.log(all=every)), number)
+    if as_json:
+        rows = ({key: value for key, value in _row(face, chunk).items() if key != "next_actions"} for chunk in found)
+        hints = {"next_actions": face.next(f"log {quoted(session.name)}")}
+        face.json_rows({"session": session.name, "head": session.head}, "chunks", rows, lambda: hints)
+        return
+    with face.pager():
+        for at, chunk in enumerate(found):
+            if at:
+                face.out.print()
+            _print(face, chunk)
 
 
 def _row(face: Face, chunk: Chunk) -> dict[str, Any]:

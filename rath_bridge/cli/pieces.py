@@ -5,11 +5,12 @@ A piece ends where another line begins (a fork point), before and after a merge,
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.store.protocol import Reader, Ref
 
@@ -33,6 +34,8 @@ class Piece:
     """Its last message."""
     marks: frozenset[str] = frozenset()
     """Origins seen in it."""
+    matched: int | None = None
+    """How many of its chunks were asked for; None where nothing was asked. `said` is then the last of them."""
 
 
 @dataclass(slots=True)
@@ -45,15 +48,23 @@ class _Stretch:
     messages: list[int] = field(default_factory=list[int])
     origins: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Offsets at which the origin changes; empty text where there is none."""
+    found: list[int] | None = None
+    """Offsets of the chunks that are asked for."""
 
 
-def condense(refs: Sequence[Ref], reader: Reader, progress: Callable[[int], None] = lambda _: None) -> list[Piece]:
+def condense(
+    refs: Sequence[Ref],
+    reader: Reader,
+    progress: Callable[[int], None] = lambda _: None,
+    asked: Callable[[Chunk], bool] | None = None,
+) -> list[Piece]:
     """Read all that ``refs`` descend from, each chunk once, and return its pieces.
 
     Args:
         refs: Tips, in order of rank: shared history belongs to the line of the first.
         reader: Read access.
         progress: Told how many chunks have been read.
+        asked: Tells which chunks to count, and to tell a piece by.
 
     Raises:
         MissingChunkError: A parent is not in the store; run ``rath-bridge fsck``.
@@ -65,7 +76,7 @@ def condense(refs: Sequence[Ref], reader: Reader, progress: Callable[[int], None
         head = todo.pop()
         if head in where:
             continue
-        stretch = _read(head, reader, where, len(stretches), progress)
+        stretch = _read(head, reader, where, len(stretches), progress, asked)
         stretches.append(stretch)
         todo += [parent for parents in stretch.merges.values() for parent in parents[1:]]
         todo += stretch.parents[1:]
@@ -73,12 +84,13 @@ def condense(refs: Sequence[Ref], reader: Reader, progress: Callable[[int], None
 
 
 def _read(
-    head: Digest, reader: Reader, where: dict[Digest, tuple[int, int]], number: int, progress: Callable[[int], None]
-) -> _Stretch:
+    head: Digest, reader: Reader, where: dict[Digest, tuple[int, int]], number: int, progress: Callable[[int], None],
+    asked: Callable[[Chunk], bool] | None,
+) -> _Stretch:  # fmt: skip
     """Walk a line back, page by page, until history that is known."""
     size, most = _PAGES
     ids: list[Digest] = []
-    facts: list[tuple[str, str | None, tuple[Digest, ...]]] = []
+    facts: list[tuple[str, str | None, tuple[Digest, ...], bool]] = []
     name: Digest | None = head
     while name is not None and name not in where:
         last = reader.chunk(name)
@@ -90,18 +102,20 @@ def _read(
                 name = chunk.id
                 break
             ids.append(chunk.id)
-            facts.append((chunk.kind, chunk.origin, chunk.parents))
+            facts.append((chunk.kind, chunk.origin, chunk.parents, asked is not None and asked(chunk)))
         progress(len(where) + len(ids))
     ids.reverse()
     facts.reverse()
-    stretch = _Stretch(facts[0][2], ids)
+    stretch = _Stretch(facts[0][2], ids, found=None if asked is None else [])
     origin = ""
-    for offset, (kind, seen, parents) in enumerate(facts):
+    for offset, (kind, seen, parents, matches) in enumerate(facts):
         where[ids[offset]] = (number, offset)
         if offset and len(parents) > 1:
             stretch.merges[offset] = parents
         if kind == "message":
             stretch.messages.append(offset)
+        if matches and stretch.found is not None:
+            stretch.found.append(offset)
         if (seen or "") != origin:
             origin = seen or ""
             stretch.origins.append((offset, origin))
@@ -136,13 +150,14 @@ def _cut(stretches: Sequence[_Stretch], where: dict[Digest, tuple[int, int]], re
         for rank, end in enumerate(offsets):
             over = stretch.merges.get(start, stretch.parents if start == 0 else (stretch.ids[start - 1],))
             following = index[number, offsets[rank + 1]] if rank + 1 < len(offsets) else None
-            said = _last(stretch.messages, start, end)
+            said = _last(stretch.messages if stretch.found is None else stretch.found, start, end)
+            matched = None if stretch.found is None else bisect_right(stretch.found, end) - bisect_left(stretch.found, start)
             pieces.append(
                 Piece(
                     first=stretch.ids[start], tip=stretch.ids[end], count=end - start + 1,
                     parents=tuple(index[where[parent]] for parent in over), trunk=following,
                     refs=tuple(names.get(stretch.ids[end], ())), said=None if said is None else stretch.ids[said],
-                    marks=_marks(stretch.origins, start, end),
+                    marks=_marks(stretch.origins, start, end), matched=matched,
                 )
             )  # fmt: skip
             start = end + 1

@@ -67,7 +67,8 @@ def adapters(face: Face, as_json: AsJson = False) -> int:
 def doctor(face: Face, as_json: AsJson = False) -> int:
     """Check what is installed: frameworks, drivers, the store.
 
-    What is missing is named with the line that installs it, and is no error. Status 1: something installed is broken.
+    What is missing is named with the line that installs it, and is no error. The store is opened; what it holds is for fsck to check.
+    Status 1: something installed is broken.
     """
     facts = [*_ground(), *_frameworks(), _postgres(), _store(face)]
     broken = any(fact.status == "broken" for fact in facts)
@@ -149,4 +150,4 @@ def _store(face: Face) -> Fact:
         count = len(face.store.sessions())
     except RathError as error:
         return Fact("store", "warning", None, "", str(error))
-    return Fact("store", "ok", f"{count} sessions", "", shown)
+    return Fact("store", "ok", f"{count} sessions", "", f"{shown} can be opened; rath-bridge fsck checks what it holds")

@@ -24,7 +24,7 @@ from rath_bridge.model.chunk import Draft
 from rath_bridge.model.report import LossReport
 from rath_bridge.session import Session
 
-_OURS: Final = ("atif", "otlp", "claude_code", "codex", "responses", "openai_messages", "markdown")
+OURS: Final = ("atif", "otlp", "claude_code", "codex", "responses", "openai_messages", "markdown")
 """In the order in which a document is offered to them: what is told by its own marks first."""
 
 
@@ -60,7 +60,7 @@ class Format(Protocol):
 @lru_cache(maxsize=1)
 def _core() -> dict[str, Format]:
     found: dict[str, Format] = {}
-    for module in _OURS:
+    for module in OURS:
         place = f"rath_bridge.interchange.{module}"
         if find_spec(place) is not None:
             loaded = cast(Format, import_module(place))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rath_mcp.client import record_client as record_client
     from rath_mcp.client import record_clients as record_clients
     from rath_mcp.replay import ReplayServer as ReplayServer
+    from rath_mcp.replay import replay_command as replay_command
     from rath_mcp.replay import replay_server as replay_server
     from rath_mcp.server import SessionServer as SessionServer
     from rath_mcp.server import session_server as session_server
@@ -33,12 +34,12 @@ SUPPORTED: Final[Mapping[str, str]] = {"mcp": ">=1.28,<3"}
 
 _PUBLIC: Final = {
     "record_client": "client", "record_clients": "client", "tee": "streams", "ClientRecorder": "client", "replay_server": "replay",
-    "ReplayServer": "replay", "session_server": "server", "SessionServer": "server", "serve": "serving",
+    "replay_command": "replay", "ReplayServer": "replay", "session_server": "server", "SessionServer": "server", "serve": "serving",
 }  # fmt: skip
 
 __all__ = [
     "SUPPORTED", "ClientRecorder", "ReplayServer", "SessionServer", "decode", "encode", "extra", "name", "recognises",
-    "record_client", "record_clients", "replay_server", "serve", "session_server", "tee",
+    "record_client", "record_clients", "replay_command", "replay_server", "serve", "session_server", "tee",
 ]  # fmt: skip
 
 

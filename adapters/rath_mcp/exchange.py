@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,8 @@ class Server:
     instructions: str | None = None
     client: Any = None
     tools: dict[str, Any] = field(default_factory=dict[str, Any])
+    lists: Sequence[Any] = ()
+    """In a replay: the tools that it had listed in the end, which the run need not ask for where a tool that did is served whole."""
     more: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the transport knows: the command, an exit status."""
 

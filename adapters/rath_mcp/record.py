@@ -232,7 +232,7 @@ class Connection:
             for book in self._books:
                 body = Run(
                     phase="end", name=self._name, type="server", status="error" if error else "ok", error=error,
-                    tools=tuple(self.server.tools.values()), attributes=self.server.attributes(),
+                    tools=tuple(self.server.tools.values()) or tuple(self.server.lists), attributes=self.server.attributes(),
                 )  # fmt: skip
                 self._emit(book, body, book.run_id, at or now(), [], book.run)
 

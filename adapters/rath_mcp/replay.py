@@ -8,6 +8,7 @@ again at the same place; a client that says something else than on record has le
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -273,3 +274,25 @@ def replay_server(session: Session, *, hold: bool = True, server: str | None = N
         known = sorted(set(servers(list(session.chunks())).values()))
         raise UnsupportedError(f"{session.name} has no server {server!r} on record: it has {', '.join(known) or 'none'}")
     return ReplayServer(exchanges, hold=hold)
+
+
+def replay_command(session: Session, *, server: str | None = None, hold: bool = True) -> list[str]:
+    """Return the command line of a replay server: what a host's configuration takes in the place of the real one.
+
+    So the recorded tools of a session come to any framework through its own support for MCP: ``MultiServerMCPClient`` (LangChain
+    tools), ``MCPServerStdio`` (function tools of the OpenAI Agents SDK), ``McpWorkbench`` (AutoGen).
+
+    Args:
+        session: Its record, in a store that other processes can open.
+        server: As for `replay_server`.
+        hold: As for `replay_server`.
+
+    Raises:
+        UnsupportedError: The store lives in this process only.
+    """
+    url = session.store.url
+    if url.startswith("memory:") or url.endswith(":memory:"):
+        raise UnsupportedError("a replay server runs in a process of its own, and a store in memory cannot be opened there")
+    named = [] if server is None else ["--server", server]
+    held = [] if hold else ["--no-hold"]
+    return [sys.executable, "-m", "rath_bridge", "mcp", "replay", "--store", url, *named, *held, session.name]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Run
@@ -40,6 +40,7 @@ class McpPlayer:
             self.waiting.setdefault(one.key, []).append(one)
         self.greetings = [one for one in self.exchanges if one.method in HANDSHAKE]
         self._runs = _paths(core)
+        self.listed = _listed(core)
 
     def _position(self, one: Exchange) -> int:
         return max((self.core.held.position(chunk) or 0 for chunk in one.chunks), default=0)
@@ -168,6 +169,7 @@ class RecordedServer(ReplayServer):
         if mine:
             self._waiting[key].remove(mine[0])
             self._last[key] = mine[0]
+            self.player.core.answered.update(mine[0].chunks)
             return mine[0]
         again = [one for one in self.exchanges if one.key == key and one.connection == self.connection]
         return self._last.get(key) or (again[-1] if again else super()._next(method, params))
@@ -213,10 +215,24 @@ def _paths(core: Tape) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for chunk in core.held.chunks:
         if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None:
-            body: Any = chunk.body
-            if isinstance(body, Run) and body.phase == "begin":
+            body = cast(Run, chunk.body)
+            if body.phase == "begin":
                 above = found.get(body.parent or "", ())
                 found[chunk.run] = above if body.type == "server" else (*above, body.name)
+    return found
+
+
+def _listed(core: Tape) -> dict[str, Sequence[Any]]:
+    """Return the tools that each connection's server had listed when it ended."""
+    names: dict[str, str] = {}
+    found: dict[str, Sequence[Any]] = {}
+    for chunk in core.held.chunks:
+        if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None:
+            body = cast(Run, chunk.body)
+            if body.phase == "begin" and body.native_id is not None:
+                names[chunk.run] = body.native_id
+            elif body.tools and chunk.run in names:
+                found[names[chunk.run]] = body.tools
     return found
 
 

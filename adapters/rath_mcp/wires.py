@@ -32,7 +32,7 @@ def lead_to(session: Any, server: RecordedServer) -> None:
     read, write = holder._read_stream, holder._write_stream
     inner_read = read.inner if isinstance(read, TeeRead) else read
     inner_write = write.inner if isinstance(write, TeeWrite) else write
-    wire = Wire(server, inner_read, inner_write)
+    wire = Wire(session, server, inner_read, inner_write)
     for stream, name, kind, inner in (
         (read, "_read_stream", TeeRead, wire.incoming), (write, "_write_stream", TeeWrite, Outgoing(wire)),
     ):  # fmt: skip
@@ -45,10 +45,10 @@ def lead_to(session: Any, server: RecordedServer) -> None:
 class Wire:
     """One session's way to the record, and to the real server once something is made live."""
 
-    def __init__(self, server: RecordedServer, read: Any, write: Any) -> None:
+    def __init__(self, session: Any, server: RecordedServer, read: Any, write: Any) -> None:
         import anyio
 
-        self._server, self._read, self._write = server, read, write
+        self._session, self._server, self._read, self._write = session, server, read, write
         self._outgoing, self.incoming = anyio.create_memory_object_stream[Any](float("inf"))
         self._hello: Any = None
         self._pump: asyncio.Task[None] | None = None
@@ -61,10 +61,13 @@ class Wire:
             return
         sent = getattr(item, "message", item)
         message = dump(getattr(sent, "root", sent), outgoing=True)
-        if message.get("method") == "initialize":
-            self._hello = item
         misses = len(self._server.misses)
         answers = self._server.take(message)
+        if message.get("method") == "initialize":
+            self._hello = item
+            recorder = getattr(self._session, "_rath_mcp_recorder", None)
+            if recorder is not None:
+                recorder.connection.server.lists = self._server.player.listed.get(self._server.connection or "", ())
         for miss in self._server.misses[
             misses:
         ]:  # told in the SDK's own loop, which survives no exception: the call fails instead

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import cast
 
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef
-from rath_bridge.model.kinds import Inference, Run
+from rath_bridge.model.kinds import Inference, Run, ToolCall
 from rath_bridge.model.trees import read_list
+from rath_bridge.replay.held import HeldCall
 from rath_bridge.replay.tape import Tape
 
 
 def inside_of_served(tape: Tape) -> set[Digest]:
     """Return the chunks of runs that began, in the record, while a tool ran whose answer was served as a whole.
 
-    Such a run nests in the run that called the tool (an agent used as a tool, a function that runs a graph).
+    Such a run nests in the run that called the tool (an agent used as a tool, a function that runs a graph). A call of an MCP server,
+    and a connection to one, may stand in the server's own run, since not every framework tells who calls: those made while the tool
+    ran, and not asked for again, are its own.
     """
     held = tape.held
+    servers: set[str] = set()
     parents: dict[str, str | None] = {}
     begun: dict[str, int] = {}
     for chunk in held.chunks:
         if chunk.kind == "run" and chunk.run is not None and chunk.run not in parents and chunk.body_bytes is not None:
             body = cast(Run, chunk.body)
             if body.phase == "begin":
+                if body.type == "server":
+                    servers.add(chunk.run)
                 parents[chunk.run], begun[chunk.run] = body.parent, chunk.position
-    spans: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, int, str | None]] = []
+    local: list[tuple[int, int]] = []  # of tools that ran in this process: what they asked a server for was theirs
     for call in held.calls:
         end = held.position(call.end)
-        if call.started and end is not None and call.run is not None and tape.answered.issuperset(call.chunks):
+        if call.started and end is not None and tape.answered.issuperset(call.chunks):
             spans.append((call.position, end, call.run))
+            if not _is_mcp(tape, call):
+                local.append((call.position, end))
     inner: set[str] = set()
     for run, position in begun.items():
         above = parents[run]
@@ -38,9 +48,29 @@ def inside_of_served(tape: Tape) -> set[Digest]:
         while at is not None and at not in line:
             line.add(at)
             at = parents.get(at)
-        if above in inner or any(first < position < last and caller in line for first, last, caller in spans):
+        if (
+            (run in servers and above is None and _within(position, local))
+            or above in inner
+            or any(first < position < last and caller in line for first, last, caller in spans)
+        ):
             inner.add(run)
-    return {chunk.id for chunk in held.chunks if chunk.run in inner} - tape.answered
+    found = {
+        chunk.id for chunk in held.chunks
+        if chunk.run in inner or (chunk.run in servers and chunk.kind != "run" and _within(chunk.position, local))
+    }  # fmt: skip
+    for call in held.calls:
+        if _is_mcp(tape, call) and _within(call.position, local):
+            found.update(call.chunks)
+    return found - tape.answered
+
+
+def _is_mcp(tape: Tape, call: HeldCall) -> bool:
+    asked = tape.held.by_id[call.chunks[0]] if call.started and call.chunks else None
+    return asked is not None and (cast(ToolCall, asked.body).type or "").startswith("mcp")
+
+
+def _within(position: int, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(first < position < last for first, last in spans)
 
 
 def contradicted(tape: Tape, asked: Digest | None) -> Digest | None:

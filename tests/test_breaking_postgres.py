@@ -105,7 +105,7 @@ def test_connections_that_die_lose_nothing_acknowledged(postgres_url: str) -> No
     for thread in threads:
         thread.join()
     assert others == []
-    assert failed
+    assert all("could not do it" in text for text in failed)  # what died in the middle; before its beginning, nobody noticed
     assert len(acknowledged) > written
     assert list(store.fsck()) == []
     assert {name for name in acknowledged if store.backend.chunk(name).id != name} == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple
 from threading import Lock
 from time import monotonic
@@ -140,15 +140,31 @@ class PostgresBackend(SqlBackend):
         except psycopg.Error as error:
             raise StoreUnavailableError(self.url, str(error).strip()) from error
 
+    def _begun(self, mode: str) -> tuple[ExitStack, psycopg.Cursor[tuple[Any, ...]]]:
+        """A transaction. A connection that died since it was used last (the server was started again) shows here, before anything was
+        done: then the next one is taken.
+        """
+        for left in range(self._size, -1, -1):
+            with ExitStack() as stack:
+                connection = stack.enter_context(self._pool().connection())
+                try:
+                    stack.enter_context(connection.transaction())
+                    cursor = stack.enter_context(connection.cursor())
+                    if mode:
+                        cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                except (psycopg.OperationalError, psycopg.InterfaceError):
+                    if not left or not connection.closed:
+                        raise
+                    continue
+                return stack.pop_all(), cursor
+        raise AssertionError("unreachable")  # the last attempt raises
+
     @contextmanager
     def _transaction(self, mode: str) -> Generator[Tx]:
-        with (
-            self._translated(), self._pool().connection() as connection, connection.transaction(),
-            connection.cursor() as cursor,
-        ):  # fmt: skip
-            if mode:
-                cursor.execute(mode)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
-            yield _Tx(cursor)
+        with self._translated():
+            stack, cursor = self._begun(mode)
+            with stack:
+                yield _Tx(cursor)
 
     @contextmanager
     def _translated(self) -> Generator[None]:

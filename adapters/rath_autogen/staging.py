@@ -307,7 +307,7 @@ async def _call_tool(
     **options: Any,
 ) -> ToolResult:
     mark = ("tool", name, call_id)
-    if not _passes(mark):
+    if not _passes(mark) and not _goes_to_the_wire(bench, name, arguments, call_id):
         found, verdict = cast(AutoGenPlayer, _player()).tool(name, arguments, call_id)
         if verdict.action != "live":
             return _result(name, found, verdict)
@@ -325,7 +325,7 @@ async def _call_tool_stream(
     **options: Any,
 ) -> AsyncGenerator[Any, None]:
     mark = ("tool", name, call_id)
-    if not _passes(mark):
+    if not _passes(mark) and not _goes_to_the_wire(bench, name, arguments, call_id):
         found, verdict = cast(AutoGenPlayer, _player()).tool(name, arguments, call_id)
         if verdict.action != "live" and not (verdict.action == "serve" and await _runs_inside(bench, name)):
             if verdict.action == "serve":
@@ -381,6 +381,14 @@ def _served_by_wire() -> bool:
     """Tell whether MCP answers by itself: the record holds its frames."""
     tape = current_tape()
     return bool(getattr(tape.player("mcp") if tape is not None else None, "on_wire", False))
+
+
+def _goes_to_the_wire(bench: Any, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> bool:
+    """Tell whether a call is answered on the wire; what AutoGen has on record of it, too, is passed over."""
+    if not _served_by_wire() or not type(bench).__module__.startswith("autogen_ext.tools.mcp"):
+        return False
+    cast(AutoGenPlayer, _player()).tape.find_tool(name, dict(arguments or {}), call_id)
+    return True
 
 
 async def _runs_inside(bench: Any, name: str) -> bool:

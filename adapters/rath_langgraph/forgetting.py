@@ -74,7 +74,7 @@ def _forget(threads: Threads, thread_id: str, gone: Sequence[Digest], said: Iter
     """Tell and erase; messages that others still stand on only leave the transcript."""
     backend = threads.store.backend
     line = threads.line(thread_id, "")
-    erasure = backend.erase(gone, copies=False, dry_run=True)
+    erasure = backend.erase(gone, later=True, dry_run=True)
     shown = {entry.id for entry in transcript(list(threads.store.session(Ref(*line.where, "", 0).name).chunks()), line.run)}
     left = tuple(name for name in dict.fromkeys((*said, *erasure.left)) if name in shown)
     boundary: list[Draft] = []
@@ -85,7 +85,7 @@ def _forget(threads: Threads, thread_id: str, gone: Sequence[Digest], said: Iter
     if boundary:
         threads.append(line, line.where, boundary)
     if erasure.chunks:
-        backend.erase(erasure.chunks, copies=False)
+        backend.erase(erasure.chunks, later=True)
 
 
 def _held(threads: Threads, thread_id: str) -> Held:

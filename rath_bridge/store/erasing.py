@@ -23,6 +23,8 @@ Fetch = Callable[[list[Digest]], Mapping[Digest, bytes]]
 """Reads objects; what is not there is left out."""
 
 _BATCH: Final = 256
+_FEW: Final = 2_000
+_PART: Final = 8
 
 
 class Erasure(NamedTuple):
@@ -93,6 +95,25 @@ def plan(
         named=tuple(sorted(gone & live)),
     )
     return Plan(done, stubs)
+
+
+def bodies_alone(wanted: Mapping[Digest, bytes], shared: AbstractSet[Digest]) -> Plan:
+    """Work out what goes where only bodies are looked at.
+
+    Args:
+        wanted: Bodies of the chunks to erase, by chunk.
+        shared: Those of them that chunks outside have, too.
+    """
+    stubs = {name: (digest(body), len(body)) for name, body in wanted.items() if name not in shared}
+    return Plan(Erasure(chunks=tuple(sorted(stubs)), objects=(), left=tuple(sorted(shared))), stubs)
+
+
+def many(unswept: int, objects: int) -> bool:
+    """Tell whether so many bodies have gone unswept that it is time to look at the whole store.
+
+    Reading it costs as much as it holds, so this keeps the cost of a deleted chunk bounded, and what waits a small part of the whole.
+    """
+    return unswept >= max(_FEW, objects // _PART)
 
 
 def closure(bodies: Iterable[bytes], fetch: Fetch) -> Iterator[Digest]:

@@ -21,7 +21,7 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.store import forking
 from rath_bridge.store.arriving import Arrival, Landing, as_draft, check
-from rath_bridge.store.erasing import Erasure, Plan, plan
+from rath_bridge.store.erasing import Erasure, Plan, bodies_alone, many, plan
 from rath_bridge.store.memory_index import MemoryIndex
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
@@ -71,6 +71,8 @@ class MemoryBackend:
         self._objects: dict[Digest, bytes] = {}
         self._erased: set[Digest] = set()
         """Objects that were erased and that somebody still names."""
+        self._unswept = 0
+        """Bodies that went without a look at what only they stood on."""
         self._entries = MemoryIndex()
         forking.register(self)
 
@@ -267,15 +269,23 @@ class MemoryBackend:
         objects: Iterable[Digest] = (),
         copies: bool = True,
         unused: bool = False,
+        later: bool = False,
         dry_run: bool = False,
     ) -> Erasure:
         with self._lock:
+            chunks = set(chunks)
+            if later and many(self._unswept + len(chunks), len(self._objects)):
+                later, copies, unused = False, False, True
             found = {name: self._chunk(self._need(name)).body_bytes for name in chunks}
             wanted = {name: body for name, body in found.items() if body is not None}
             spare = list(self._objects) if unused else []
-            done = plan(wanted, set(objects), self._bodies, self._there, copies=copies, unused=spare)
+            if later:
+                done = bodies_alone(wanted, self._had_outside(wanted))
+            else:
+                done = plan(wanted, set(objects), self._bodies, self._there, copies=copies, unused=spare)
             if not dry_run:
                 self._erase(done)
+                self._unswept = self._unswept + len(done.erasure.chunks) if later else 0 if unused else self._unswept
             return done.erasure
 
     def _bodies(self) -> Iterator[tuple[Digest, bytes]]:
@@ -303,8 +313,15 @@ class MemoryBackend:
             self._objects.pop(name, None)
         self._erased.update(done.erasure.named)
 
+    def _had_outside(self, wanted: Mapping[Digest, bytes]) -> set[Digest]:
+        """Chunks whose bodies others have, too: detached lines share them."""
+        mine = {id(body): name for name, body in wanted.items()}
+        return {mine[id(body)] for name, body in self._bodies() if id(body) in mine and name not in wanted}
+
     def scrub(self) -> None:
-        """Nothing to do: there are no files."""
+        """Drop what nothing stands on; there are no files."""
+        if self._unswept:
+            self.erase((), unused=True)
 
     def before_fork(self) -> None:
         """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""

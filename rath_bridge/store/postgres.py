@@ -195,7 +195,7 @@ class PostgresBackend(SqlBackend):
         self.claim(tx, [GATE])
         tx.run("LOCK TABLE rath_ref IN EXCLUSIVE MODE")
 
-    def scrub(self) -> None:
+    def rewrite(self) -> None:
         """Write the tables anew. The server's log (``pg_wal``), its archives and its standbys are the server's."""
         with self._translated(), self._pool().connection() as connection:
             connection.autocommit = True

@@ -232,11 +232,12 @@ class Backend(Reader, Protocol):
         objects: Iterable[Digest] = (),
         copies: bool = True,
         unused: bool = False,
+        later: bool = False,
         dry_run: bool = False,
     ) -> Erasure:
         """Erase bodies, with every object that only they stand on, in one transaction; envelopes, refs and keys stay.
 
-        Nobody else writes meanwhile. The whole store is read to find what else stands on the same objects.
+        Nobody else writes meanwhile. The whole store is read to find what else stands on the same objects, except with ``later``.
 
         Args:
             chunks: Whose bodies to erase; one that has none any more is passed over.
@@ -244,6 +245,9 @@ class Backend(Reader, Protocol):
             copies: Erase the same body wherever it stands (detached lines share bodies); else a body that a chunk outside of
                 ``chunks`` has, too, stays.
             unused: Drop every object that no body stands on as well.
+            later: Only the bodies go now, those that others have stay (as with ``copies=False``); the cost follows their number. What
+                nothing else stands on goes with `scrub`, with the next ``unused``, or with the erasure that makes these bodies many
+                (`rath_bridge.store.erasing.many`).
             dry_run: Only tell.
 
         Raises:
@@ -252,8 +256,8 @@ class Backend(Reader, Protocol):
         ...
 
     def scrub(self) -> None:
-        """Rewrite the store's own files, so that what was erased is not in them any more; logs and copies outside of them are
-        not reached. As slow as a copy of the store.
+        """Drop what nothing stands on any more, then rewrite the store's own files, so that what was erased is not in them; logs and
+        copies outside of them are not reached. As slow as a copy of the store.
 
         Raises:
             StoreUnavailableError: Others use the store at the moment; nothing was lost, do it again.

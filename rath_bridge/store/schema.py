@@ -67,7 +67,7 @@ def tables(d: Dialect) -> list[str]:
 
 
 def index_tables(d: Dialect) -> list[str]:
-    """The index of format 2: owners, of which one may be a copy of another, and their namespaces."""
+    """The index of format 2: owners, of which one may be a copy of another, and their namespaces; and which chunks share a body."""
     named = "SELECT DISTINCT framework, native_id FROM rath_scope ORDER BY framework, native_id"
     steps = [
         f"CREATE TABLE rath_owner (n {d.key}, framework {d.blob} NOT NULL, native_id {d.blob}, base {d.big}, upto {d.big}, "
@@ -79,6 +79,7 @@ def index_tables(d: Dialect) -> list[str]:
         "INSERT INTO rath_space (n, owner, namespace) SELECT s.n, o.n, s.namespace FROM rath_scope s "
         "JOIN rath_owner o ON o.framework = s.framework AND o.native_id = s.native_id ORDER BY s.n",
         "DROP TABLE rath_scope",
+        "CREATE INDEX rath_chunk_shared ON rath_chunk (n) WHERE form = 1",
     ]
     if d is POSTGRES:  # rows with numbers of their own do not move the counter
         steps.append("SELECT setval(pg_get_serial_sequence('rath_space', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM rath_space))")
@@ -107,6 +108,13 @@ DIGESTS_BY_NUMBER: Final = "SELECT n, digest FROM rath_object WHERE n IN (...)"
 
 CHUNKS_NAMED: Final = f"SELECT {CHUNK_COLUMNS} FROM rath_chunk WHERE id IN (...)"
 BODIES_AFTER: Final = "SELECT n, id, form, body FROM rath_chunk WHERE n > ? ORDER BY n LIMIT 512"
+SHARED_BODIES: Final = "SELECT n, id, body FROM rath_chunk WHERE form = 1"
+LAST_OBJECT: Final = "SELECT max(n) FROM rath_object"
+UNSWEPT: Final = "SELECT value FROM rath_meta WHERE name = 'unswept'"
+"""How many bodies have gone without a look at what only they stood on."""
+PUT_UNSWEPT: Final = (
+    "INSERT INTO rath_meta (name, value) VALUES ('unswept', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
 ERASE_BODY: Final = "UPDATE rath_chunk SET form = 5, body = ? WHERE id = ?"
 MADE_OF_OTHERS: Final = (
     "SELECT n, form, data FROM rath_object WHERE n > ? AND form IN (2, 3, 4, 10, 11, 12) ORDER BY n LIMIT 2048"

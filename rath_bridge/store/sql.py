@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,7 +18,7 @@ from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import Loader, references
 from rath_bridge.store import rows, schema
 from rath_bridge.store.arriving import GATE, Arrival, Landing, check
-from rath_bridge.store.erasing import Erasure, plan
+from rath_bridge.store.erasing import Erasure, bodies_alone, many, plan
 from rath_bridge.store.objects import drop_objects, every_object, put_objects, read_objects
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 from rath_bridge.store.sql_index import SqlIndex
@@ -396,9 +396,16 @@ class SqlBackend(ABC):
     def alone(self, tx: Tx) -> None:
         """Wait until nobody else writes, and let nobody else write until this transaction ends."""
 
-    @abstractmethod
     def scrub(self) -> None:
-        """See `Backend.scrub`."""
+        with self.reading() as tx:
+            waiting = tx.all(schema.UNSWEPT)
+        if waiting and waiting[0][0] != "0":
+            self.erase((), unused=True)
+        self.rewrite()
+
+    @abstractmethod
+    def rewrite(self) -> None:
+        """Write the store's files anew."""
 
     def erase(
         self,
@@ -407,24 +414,47 @@ class SqlBackend(ABC):
         objects: Iterable[Digest] = (),
         copies: bool = True,
         unused: bool = False,
+        later: bool = False,
         dry_run: bool = False,
     ) -> Erasure:
         names = sorted(set(chunks))
         with self.writing() as tx:
             self.alone(tx)
+            waiting = int(next(iter(tx.all(schema.UNSWEPT)), ("0",))[0])
+            if later and many(waiting + len(names), tx.all(schema.LAST_OBJECT)[0][0] or 0):
+                later, copies, unused = False, False, True
             found = self._built(tx, tx.among(schema.CHUNKS_NAMED, [_raw(name) for name in names]))
             if len(found) != len(names):
                 raise MissingChunkError(min(set(names) - {chunk.id for chunk in found}))
             wanted = {chunk.id: chunk.body_bytes for chunk in found if chunk.body_bytes is not None}
-            done = plan(
+            done = bodies_alone(wanted, self._had_outside(tx, wanted)) if later else plan(
                 wanted, set(objects), lambda: self._bodies(tx), lambda some: read_objects(tx, some, missing_ok=True),
                 copies=copies, unused=every_object(tx) if unused else (),
             )  # fmt: skip
             if not dry_run:
+                left = waiting + len(done.erasure.chunks) if later else 0 if unused else waiting
+                if left != waiting:
+                    tx.run(schema.PUT_UNSWEPT, (str(left),))
                 stubs = [(bytes.fromhex(total) + rows.varint(size), _raw(name)) for name, (total, size) in done.stubs.items()]
                 tx.many(schema.ERASE_BODY, stubs)
                 drop_objects(tx, done.erasure.objects, done.erasure.named)
         return done.erasure
+
+    def _had_outside(self, tx: Tx, wanted: Collection[Digest]) -> set[Digest]:
+        """Chunks whose bodies others have, too: detached lines share them."""
+        groups: dict[int, list[tuple[int, Digest]]] = {}
+        for number, name, body in tx.all(schema.SHARED_BODIES):
+            source = rows.Cursor(bytes(body), f"row {number}").number()
+            groups.setdefault(source, []).append((number, bytes(name).hex()))
+        if not groups:
+            return set()
+        sources = {number: bytes(name).hex() for number, name in tx.among(schema.IDS_AMONG, sorted(groups))}
+        found: set[Digest] = set()
+        for source, group in groups.items():
+            names = {name for _, name in group} | ({sources[source]} if source in sources else set[Digest]())
+            if not names <= set(wanted):
+                found |= names.intersection(wanted)
+        return found
 
     def _bodies(self, tx: Tx) -> Iterator[tuple[Digest, bytes]]:
         """Every chunk's body, a page at a time, inside of a transaction."""

@@ -192,7 +192,7 @@ class SqliteBackend(SqlBackend):
     def alone(self, tx: Tx) -> None:
         """SQLite has one writer."""
 
-    def scrub(self) -> None:
+    def rewrite(self) -> None:
         """Write the file anew, then empty the log: both still hold what was moved or replaced earlier."""
         with self._translated():
             link = self._link(0)

@@ -839,6 +839,35 @@ class StoreContract:
         assert backend.erase([], unused=True).objects == ()
         assert list(Store(backend).fsck()) == []
 
+    def test_bodies_go_at_once_and_what_they_stood_on_later(self, backend: Backend) -> None:
+        s = Store(backend).create("s").append(note("copied " * 100))
+        d = s.detach("d")
+        s = s.append(note("secret " * 100), note("spoken " * 100))
+        long = {n: digest(s[n].values["text"].encode()) for n in (1, 2, 3)}
+        told = backend.erase([s[1].id, s[2].id], later=True, dry_run=True)
+        assert (told.chunks, told.left, told.objects) == ((s[2].id,), (s[1].id,), ())
+        assert backend.erase([s[1].id, s[2].id], later=True) == told
+        assert [chunk.body_bytes is None for chunk in (*s, *d)] == [False, False, True, False, False, False, False]
+        assert backend.objects([long[2]])
+        assert list(Store(backend).fsck()) == []
+        backend.scrub()
+        with pytest.raises(MissingObjectError):
+            backend.objects([long[2]])
+        assert set(backend.objects([long[1], long[3]])) == {long[1], long[3]}
+        assert d[2].values["text"] == "copied " * 100
+        assert backend.erase([s[1].id, d[2].id], later=True).chunks == tuple(sorted((s[1].id, d[2].id)))
+        assert list(Store(backend).fsck()) == []
+
+    def test_many_bodies_take_along_what_they_stood_on(self, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("rath_bridge.store.erasing._FEW", 3)
+        made = begin(backend, texts=[f"{i} " * 300 for i in range(6)])
+        first = backend.erase([chunk.id for chunk in made.chunks[1:3]], later=True)
+        second = backend.erase([made.chunks[3].id], later=True)
+        names = [name for chunk in made.chunks[1:4] for name in chunk.references]
+        assert (first.objects, set(second.objects)) == ((), set(names))
+        assert backend.erase([], unused=True).objects == ()
+        assert list(Store(backend).fsck()) == []
+
     def test_erasing_what_is_not_there(self, backend: Backend) -> None:
         made = begin(backend, texts=["a"])
         with pytest.raises(MissingChunkError):

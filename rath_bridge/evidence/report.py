@@ -145,7 +145,7 @@ def _top(title: str, sessions: Sequence[str], heads: Mapping[str, Digest], timel
         figures.append((f"{survey.cost:.4f}", "USD, as reported"))
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in figures)
     models = ", ".join(text(name, 60) for name in sorted(survey.models)[:20]) or "none named"
-    agents = ", ".join(text(name, 60) for name in sorted(survey.agents | set(timeline.runs.values()))[:30]) or "none named"
+    agents = ", ".join(text(name, 60) for name in sorted(survey.agents or set(timeline.runs.values()))[:30]) or "none named"
     return (
         f'<header><p class="soft small">Evidence packet</p><h1>{text(title, 200)}</h1>{names}'
         f'<p class="soft">{_day(survey.since)}{last} (UTC)</p><div class="figures">{cells}</div>'

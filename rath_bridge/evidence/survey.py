@@ -136,6 +136,8 @@ class Survey:
         detail = body.get(_DETAIL.get(chunk.kind, ""))
         if isinstance(detail, str):
             self.tally[f"{chunk.kind}:{detail[:100]}"] += 1
+        if chunk.kind in ("inference", "tool_call") and isinstance(agent := body.get("agent"), str):
+            self.agents.add(agent[:100])
         if chunk.kind == "run":
             self._run(chunk, body)
         elif chunk.kind == "inference":
@@ -172,6 +174,8 @@ class Survey:
             parent: Any = body.get("parent")
             self._roots.setdefault(run, self._roots.get(parent, parent) if isinstance(parent, str) else run)
             self._runs[run] = (_text(body.get("name")), chunk.id)
+            if body.get("type") == "agent":
+                self.agents.add(_text(body.get("name"))[:100])
             if body.get("type") == "unattributed" or parent in self._unattributed:
                 self._unattributed.add(run)
                 self._runs.pop(run)
@@ -184,8 +188,6 @@ class Survey:
         model = body.get("response_model") or body.get("model")
         if isinstance(model, str):
             self.models.add(model[:100])
-        if isinstance(agent := body.get("agent"), str):
-            self.agents.add(agent[:100])
         usage = body.get("usage")
         if type(usage) is not dict:
             return

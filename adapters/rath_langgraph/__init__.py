@@ -5,6 +5,7 @@ Imports without LangGraph; the names below are loaded when they are first used.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from rath_langgraph.decode import decode, recognises
 from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
+    from rath_bridge.replay import Player, Tape
     from rath_langgraph.databases import open_database as open_database
     from rath_langgraph.merging import merge_state as merge_state
     from rath_langgraph.moving import export_thread as export_thread
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 name: Final = "langgraph"
 extra: Final = "langgraph"
+frameworks: Final = ("langgraph", "langchain_core")
 SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
 _PUBLIC: Final = {
@@ -49,14 +52,33 @@ __all__ = [
     "encode",
     "export_thread",
     "extra",
+    "frameworks",
     "import_thread",
     "merge_state",
     "name",
     "node_timings",
     "open_database",
+    "player",
     "recognises",
     "wrap",
 ]  # fmt: skip
+
+
+def player(tape: Tape) -> Player | None:
+    """Answer for LangChain's models and tools in a replay; None where LangGraph has nothing on record and is not in use.
+
+    Raises:
+        MissingExtraError: It has something on record, and is not installed.
+    """
+    kinds = {chunk.kind for chunk in tape.held.chunks if '"langgraph"' in (chunk.origin or "")}
+    if not kinds & {"inference", "tool_call", "tool_result", "checkpoint"} and not all(one in sys.modules for one in frameworks):
+        return None
+    from rath_bridge.plugins import require
+
+    require("langgraph.checkpoint.base", "a replay of LangGraph", extra)
+    from rath_langgraph.replay import GraphPlayer
+
+    return GraphPlayer(tape)
 
 
 def __getattr__(wanted: str) -> Any:

@@ -83,7 +83,7 @@ def carried(session: Session, saver: BaseCheckpointSaver[Any], thread_id: str, k
     return Carried(
         {"configurable": {**where, **({"checkpoint_id": before} if before else {})}}, found,
         {"configurable": {**where, "checkpoint_id": body.checkpoint_id}}, writes,
-        saver.own if isinstance(saver, FollowedSaver) else None,
+        saver.own if isinstance(saver, FollowedSaver) and saver.charge is saver.own else None,
     )  # fmt: skip
 
 

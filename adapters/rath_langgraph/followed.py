@@ -28,12 +28,13 @@ from rath_bridge.aio import in_thread
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Gap
 from rath_bridge.recorder import current_recorder
+from rath_bridge.replay import current_tape
 from rath_bridge.session import Store
 from rath_bridge.store.protocol import Ref
 from rath_langgraph.items import is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.saver import RathSaver
-from rath_langgraph.threads import Threads
+from rath_langgraph.threads import Stages
 
 _log: Final = logging.getLogger("rath_bridge")
 
@@ -52,7 +53,7 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=own.serde)
         self.own = own
         self.followers = RathSaver(store, session=session, serde=None if is_open(own.serde) else own.serde)
-        self._threads = Threads(store, session)
+        self._stages = Stages(store, session)
         self._lost: dict[str, int] = {}
         self._takes_path = "task_path" in signature(own.put_writes).parameters
 
@@ -77,11 +78,16 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         """The own one's."""
         return self.own.get_next_version(current, channel)
 
+    @property
+    def charge(self) -> BaseCheckpointSaver[Any]:
+        """Who answers: the own one; while a replay runs, ours alone, which leads to its scratch."""
+        return self.own if current_tape() is None else self.followers
+
     # ---------------------------------------------------------------- read
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The own one's."""
-        return self.own.get_tuple(config)
+        return self.charge.get_tuple(config)
 
     def list(
         self,
@@ -92,15 +98,15 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """The own one's."""
-        return self.own.list(config, filter=filter, before=before, limit=limit)
+        return self.charge.list(config, filter=filter, before=before, limit=limit)
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """The own one's."""
-        return self.own.get_delta_channel_history(config=config, channels=channels)
+        return self.charge.get_delta_channel_history(config=config, channels=channels)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The own one's."""
-        return await self.own.aget_tuple(config)
+        return await self.charge.aget_tuple(config)
 
     async def alist(
         self,
@@ -111,14 +117,14 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """The own one's."""
-        async for found in self.own.alist(config, filter=filter, before=before, limit=limit):
+        async for found in self.charge.alist(config, filter=filter, before=before, limit=limit):
             yield found
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """The own one's."""
-        return await self.own.aget_delta_channel_history(config=config, channels=channels)
+        return await self.charge.aget_delta_channel_history(config=config, channels=channels)
 
     # ---------------------------------------------------------------- write
 
@@ -127,7 +133,7 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint in both."""
         checkpoint = _settled(checkpoint)
-        found = self.own.put(config, checkpoint, metadata, new_versions)
+        found = self.charge.put(config, checkpoint, metadata, new_versions)
         self._follow(config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
         return found
 
@@ -135,29 +141,29 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         """Store a task's writes in both."""
         writes = [(channel, _copied(value)) for channel, value in writes]
         if self._takes_path:
-            self.own.put_writes(config, writes, task_id, task_path)
+            self.charge.put_writes(config, writes, task_id, task_path)
         else:
-            self.own.put_writes(config, writes, task_id)
+            self.charge.put_writes(config, writes, task_id)
         self._follow(config, lambda: self.followers.put_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread in both."""
-        self.own.delete_thread(thread_id)
+        self.charge.delete_thread(thread_id)
         self._follow(_of(thread_id), lambda: self.followers.delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what some runs left in both."""
-        self.own.delete_for_runs(run_ids)
+        self.charge.delete_for_runs(run_ids)
         self._follow(None, lambda: self.followers.delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread in both."""
-        self.own.copy_thread(source_thread_id, target_thread_id)
+        self.charge.copy_thread(source_thread_id, target_thread_id)
         self._follow(_of(target_thread_id), lambda: self.followers.copy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune in both."""
-        self.own.prune(thread_ids, strategy=strategy)
+        self.charge.prune(thread_ids, strategy=strategy)
         self._follow(None, lambda: self.followers.prune(thread_ids, strategy=strategy))
 
     async def aput(
@@ -165,7 +171,7 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Async twin of `put`."""
         checkpoint = _settled(checkpoint)
-        found = await self.own.aput(config, checkpoint, metadata, new_versions)
+        found = await self.charge.aput(config, checkpoint, metadata, new_versions)
         await in_thread(self._follow, config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
         return found
 
@@ -175,31 +181,31 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         """Async twin of `put_writes`."""
         writes = [(channel, _copied(value)) for channel, value in writes]
         if self._takes_path:
-            await self.own.aput_writes(config, writes, task_id, task_path)
+            await self.charge.aput_writes(config, writes, task_id, task_path)
         else:
-            await self.own.aput_writes(config, writes, task_id)
+            await self.charge.aput_writes(config, writes, task_id)
         await in_thread(self._follow, config, lambda: self.followers.put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async twin of `delete_thread`."""
-        await self.own.adelete_thread(thread_id)
+        await self.charge.adelete_thread(thread_id)
         await in_thread(self._follow, _of(thread_id), lambda: self.followers.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async twin of `delete_for_runs`."""
-        await self.own.adelete_for_runs(run_ids)
+        await self.charge.adelete_for_runs(run_ids)
         await in_thread(self._follow, None, lambda: self.followers.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async twin of `copy_thread`."""
-        await self.own.acopy_thread(source_thread_id, target_thread_id)
+        await self.charge.acopy_thread(source_thread_id, target_thread_id)
         await in_thread(
             self._follow, _of(target_thread_id), lambda: self.followers.copy_thread(source_thread_id, target_thread_id)
         )
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async twin of `prune`."""
-        await self.own.aprune(thread_ids, strategy=strategy)
+        await self.charge.aprune(thread_ids, strategy=strategy)
         await in_thread(self._follow, None, lambda: self.followers.prune(thread_ids, strategy=strategy))
 
     # ---------------------------------------------------------------- inside
@@ -208,13 +214,16 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         """Write to our store; a failure never stops the graph (unless the recorder is strict), and is counted."""
         configurable: dict[str, Any] = (config or {}).get("configurable") or {}
         thread_id, namespace = str(configurable.get("thread_id") or ""), str(configurable.get("checkpoint_ns") or "")
+        if current_tape() is not None:
+            return  # it was told already
         try:
             write()
             lost = self._lost.pop(thread_id, 0)
             if lost:
                 gap = Gap(count=lost, reason="checkpoints of the graph's own checkpointer could not be kept")
-                where = self._threads.home(self._threads.line(thread_id, namespace))
-                place = self._threads.store.session(Ref(*where, "", 0).name, create=True)
+                threads = self._stages.here()
+                where = threads.home(threads.line(thread_id, namespace))
+                place = threads.store.session(Ref(*where, "", 0).name, create=True)
                 place.append(draft(gap, origin=origin()), on_conflict="serialise")
         except Exception as error:
             recorder = current_recorder()

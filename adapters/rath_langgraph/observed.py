@@ -22,6 +22,7 @@ from rath_bridge.model.parts import TextPart, part_to_json
 from rath_bridge.recorder import Recorder
 from rath_bridge.redaction import Redactor
 from rath_langgraph.begun import Prompts
+from rath_langgraph.faults import described
 from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import message_body, plain, version
 from rath_langgraph.serde import RathSerializer
@@ -116,21 +117,15 @@ def failure_of(error: BaseException, name: str | None, call_id: str, duration: f
     """
     if isinstance(error, GraphBubbleUp):
         asked = list(error.args[0]) if isinstance(error, GraphInterrupt) and error.args else []
-        body = ToolResult(name=name, call_id=call_id, status="no_response", reason="interrupted", duration=duration)
+        body = ToolResult(
+            name=name, call_id=call_id, status="no_response", reason="interrupted", duration=duration,
+            attributes={"questions": len(asked)},
+        )  # fmt: skip
         return body, _native([one.value for one in asked]) if asked else None
-    kind = type(error)
-    facts: dict[str, Any] = {
-        "module": kind.__module__,
-        "name": kind.__qualname__,
-        "repr": repr(error)[:2000],
-        "args": plain(error.args),
-    }
-    return (
-        ToolResult(
-            name=name, call_id=call_id, status="error", error=describe(error), duration=duration, attributes={"exception": facts}
-        ),
-        None,
-    )
+    facts = {"exception": described(error)}
+    return ToolResult(
+        name=name, call_id=call_id, status="error", error=describe(error), duration=duration, attributes=facts
+    ), None
 
 
 def without_id(message: BaseMessage) -> BaseMessage:

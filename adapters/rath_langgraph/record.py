@@ -29,6 +29,7 @@ from rath_bridge.session import Store, open_store
 from rath_bridge.store.protocol import Ref
 from rath_langgraph.begun import Made, OpenCall, OpenRun, Prompts, later
 from rath_langgraph.decisions import Routers, answers, verdict
+from rath_langgraph.faults import described
 from rath_langgraph.neutral import origin, plain
 from rath_langgraph.observed import (
     answer_of,
@@ -45,7 +46,7 @@ from rath_langgraph.observed import (
     without_id,
 )
 from rath_langgraph.tasks import waiting
-from rath_langgraph.threads import FRAMEWORK, Threads, observe, thread_run
+from rath_langgraph.threads import FRAMEWORK, Stages, Threads, observe, thread_run
 
 _STEP: Final = "graph:step:"
 _SEQUENCE: Final = "seq:step:"
@@ -87,8 +88,13 @@ class RathCallbackHandler(GraphCallbackHandler):
         self._routers = Routers(graph)
         self._open: dict[UUID, OpenRun] = {}
         self._calls: dict[UUID, OpenCall] = {}
-        self._threads: Threads | None = None
+        self._stages: tuple[Store, Stages] | None = None
         self._waiting: dict[str, list[str]] = {}
+
+    @property
+    def _threads(self) -> Threads | None:
+        """The threads of the store that this context leads to: in a replay, those of its scratch."""
+        return None if self._stages is None else self._stages[1].here()
 
     @property
     def raise_error(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -305,10 +311,10 @@ class RathCallbackHandler(GraphCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any) -> None:
         """A model call has failed."""
-        told = describe(error)
         call = self._over(run_id)
         if call is not None:
-            self._answered(call, lambda: ({"error": told}, None))
+            told = {"error": describe(error), "attributes": {**call.body.get("attributes", {}), "exception": described(error)}}
+            self._answered(call, lambda: (told, None))
 
     def _answered(self, call: OpenCall, tell: Any) -> None:
         duration = monotonic() - call.started
@@ -320,7 +326,7 @@ class RathCallbackHandler(GraphCallbackHandler):
                 facts["input"], objects = call.prompt()
             streamed = True if call.first is not None else None
             body = Inference(
-                observer="callback", duration=duration, time_to_first_chunk=call.first, streamed=streamed, **facts, **told
+                observer="callback", duration=duration, time_to_first_chunk=call.first, streamed=streamed, **{**facts, **told}
             )
             return body, native, objects
 
@@ -418,13 +424,16 @@ class RathCallbackHandler(GraphCallbackHandler):
         if store is None:
             store = self._store = open_store()
         session = self._session
-        self._threads = self._threads if self._threads is not None and self._threads.store == store else Threads(store, session)
+        if self._stages is None or self._stages[0] != store:
+            self._stages = store, Stages(store, session)
         if session is None and thread_id is not None and (ambient is None or ambient.store != store):
             session = self._home(thread_id)
         return recorder_for(store, FRAMEWORK, thread_id, session)
 
     def _home(self, thread_id: str) -> str | None:
-        threads = cast(Threads, self._threads)
+        threads = self._threads
+        if threads is None:
+            return None
         try:
             return Ref(*threads.home(threads.line(thread_id, "")), "", 0).name
         except StoreError:  # it is down: the name that a new thread would have

@@ -18,6 +18,7 @@ from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.report import LossReport, align
 from rath_bridge.recorder import record
+from rath_bridge.replay import current_tape
 from rath_bridge.session import Session, Store
 from rath_langgraph.carry import carried
 from rath_langgraph.compare import compare_key
@@ -27,6 +28,7 @@ from rath_langgraph.followed import FollowedSaver
 from rath_langgraph.merging import StateMerger
 from rath_langgraph.record import RathCallbackHandler, handed
 from rath_langgraph.saver import RathSaver
+from rath_langgraph.turns import recorded_turns
 
 _EXTRA: Final = "_rath"
 
@@ -105,6 +107,9 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
+        turns = None if messages else recorded_turns(session)
+        if turns is not None:
+            return turns.again(self)
         saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
             found = saver.get_tuple(settings) if saver else None
@@ -125,6 +130,9 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Async twin of calling it."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
+        turns = None if messages else recorded_turns(session)
+        if turns is not None:
+            return await turns.aagain(self)
         saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
             found = await saver.aget_tuple(settings) if saver else None
@@ -169,7 +177,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
             raise UnsupportedError(
                 f"this graph was wrapped for session {named!r}, not for {session.name!r}: wrap it without session="
             )
-        if session.store != self._rath.store:
+        if session.store != self._rath.store and current_tape() is None:
             raise UnsupportedError(
                 f"{session.name} lives in {session.store.url}, and this graph was wrapped for {self._rath.store.url}: wrap it"
                 f" for that store, or import the session"

@@ -25,6 +25,7 @@ _TASK_ID: Final = re.compile(r":[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 """What LangGraph puts behind the name of a node for every time that it runs."""
 _SPEAKER: Final = {"inference": "agent", "message": "name"}
 """Per kind: the field that says which member of a team it is of."""
+_CHECKPOINT_ID: Final = re.compile(rb'"checkpoint_id":"([^"]*)"')
 _CALL_KEYS: Final = ("call_id", "tool_call_id")
 _SPAN_IDS: Final = ("parent_id", "span_id", "trace_id")
 """How attributes of a foreign span are called that name spans and traces."""
@@ -64,14 +65,33 @@ def replay_form(chunks: Iterable[Chunk]) -> list[Step]:
 
 def steps(chunks: Iterable[Chunk]) -> list[Step]:
     """Return one step for each chunk, in the order given. A run that began earlier goes by its id."""
-    renumber = Renumber()
-    return [renumber.step(chunk) for chunk in chunks]
+    listed = list(chunks)
+    renumber = Renumber(_checkpoints(listed))
+    return [renumber.step(chunk) for chunk in listed]
+
+
+def _checkpoints(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """The place of every checkpoint among those of its run."""
+    found: dict[str, int] = {}
+    counts: dict[str | None, int] = {}
+    for chunk in chunks:
+        if chunk.kind == "checkpoint" and chunk.body_bytes is not None:
+            name = _CHECKPOINT_ID.search(chunk.body_bytes)
+            if name is not None and name[1].decode() not in found:
+                found[name[1].decode()] = counts[chunk.run] = counts.get(chunk.run, -1) + 1
+    return found
 
 
 class Renumber:
     """Names for ids, by first appearance per actor. Feed it a line, chunk by chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoints: Mapping[str, int] | None = None) -> None:
+        """Start.
+
+        Args:
+            checkpoints: Places of checkpoints, where the whole line is known: tasks go by them, since writes overtake each other.
+        """
+        self._checkpoints = checkpoints or {}
         self._actors: dict[str, str] = {}
         self._roots: dict[str, str] = {}
         self._siblings: dict[str, int] = {}
@@ -132,11 +152,12 @@ class Renumber:
         ):
             if key in kept and chunk.kind in KINDS:
                 kept[key] = self._places(kept[key])
-        number = self._counts.get((actor, "chunk"), 0)
-        self._counts[actor, "chunk"] = number + 1
-        self._chunks[chunk.id] = f"{actor}:chunk{number}"
+        place = f"chunk {chunk.kind}"  # by kind: results of calls that ran side by side may come in another order
+        number = self._counts.get((actor, place), 0)
+        self._counts[actor, place] = number + 1
+        self._chunks[chunk.id] = f"{actor}:{chunk.kind}{number}"
         if chunk.kind == "task":  # tasks of a step end in any order
-            actor = f"{actor}/task {kept.get('path', '')}"
+            actor = f"{actor}/task {self._checkpoints.get(values.get('checkpoint_id', ''), '')} {kept.get('path', '')}"
         elif chunk.kind == "run" and chunk.run in self._floating and kept.get("phase") == "end":
             actor = f"{actor}/end"
         return Step(actor, chunk.kind, kept, chunk)

@@ -1,0 +1,129 @@
+"""A wrapped graph that is itself what a replay runs: every recorded invocation is made again, with the input that is on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from rath_bridge.errors import RathError, UnsupportedError
+from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.model.kinds import Approval, Checkpoint, Inference, Run
+from rath_bridge.replay import Tape, current_tape
+from rath_bridge.session import Session
+from rath_langgraph.serde import RathSerializer
+from rath_langgraph.state import load_values, read_state
+from rath_langgraph.threads import FRAMEWORK
+
+_SAID: Final = frozenset({"message", "note", "placement"})
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One invocation."""
+
+    config: RunnableConfig
+    input: Any
+    streamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What happened on a record, in order: what others wrote between the runs, and the runs."""
+
+    session: Session
+    steps: Sequence[Turn | Draft]
+
+    def again(self, graph: Any) -> Session:
+        """Do all of it again."""
+        for step in self.steps:
+            if isinstance(step, Draft):
+                self.session.latest().append(step, on_conflict="serialise")
+            elif step.streamed:
+                for _ in graph.stream(step.input, step.config, stream_mode=["values", "messages"]):
+                    pass
+            else:
+                graph.invoke(step.input, step.config)
+        return self.session.latest()
+
+    async def aagain(self, graph: Any) -> Session:
+        """Async twin of `again`."""
+        for step in self.steps:
+            if isinstance(step, Draft):
+                await self.session.latest().aappend(step, on_conflict="serialise")
+            elif step.streamed:
+                async for _ in graph.astream(step.input, step.config, stream_mode=["values", "messages"]):
+                    pass
+            else:
+                await graph.ainvoke(step.input, step.config)
+        return self.session.latest()
+
+
+def recorded_turns(session: Session) -> Turns | None:
+    """The invocations of the record that a replay runs on; None where no replay runs, or the record does not hold their inputs.
+
+    Args:
+        session: The scratch to begin with.
+    """
+    tape = current_tape()
+    if tape is None or session.name != tape.session.name:
+        return None
+    chunks = [chunk for chunk in tape.held.chunks if chunk.position > session.position]
+    roots = [chunk for chunk in chunks if _is_invocation(chunk, tape)]
+    if not roots or not any(chunk.kind == "checkpoint" for chunk in chunks):
+        return None
+    return Turns(session, list(_steps(tape, chunks, {chunk.id for chunk in roots})))
+
+
+def _is_invocation(chunk: Chunk, tape: Tape) -> bool:
+    if chunk.kind != "run" or f'"{FRAMEWORK}"' not in (chunk.origin or ""):
+        return False
+    body = cast(Run, chunk.body)
+    if body.phase != "begin" or body.type != "graph" or "blind_spots" not in body.attributes:
+        return False
+    above = next((one for one in tape.held.chunks if one.kind == "run" and one.run == body.parent), None)
+    return above is None or cast(Run, above.body).native_id == body.native_id
+
+
+def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[Turn | Draft]:
+    for index, chunk in enumerate(chunks):
+        if chunk.id in roots:
+            body = cast(Run, chunk.body)
+            end = next(
+                (i for i in range(index + 1, len(chunks)) if chunks[i].kind == "run" and chunks[i].run == chunk.run), len(chunks)
+            )
+            inside = chunks[index:end]
+            config: dict[str, Any] = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
+            streamed = any(c.kind == "inference" and cast(Inference, c.body).streamed for c in inside)
+            yield Turn(cast(RunnableConfig, config), _input(tape, chunk, inside), streamed)
+        elif chunk.run is None and chunk.kind in _SAID:
+            objects = tape.session.store.backend.objects(chunk.references)
+            yield draft(chunk.body, native=chunk.native, objects=objects)
+
+
+def _input(tape: Tape, begin: Chunk, inside: Sequence[Chunk]) -> Any:
+    """What a graph was invoked with: an answer to what it asked, the input of its first checkpoint, or nothing (it goes on)."""
+    answers = [cast(Approval, c.body) for c in inside if c.kind == "approval" and c.run == begin.run]
+    told = [one for one in answers if one.phase in ("granted", "denied") and isinstance(one.subject, Mapping)]
+    values = [(one.call_id, one.subject["answer"]) for one in told if "answer" in one.subject]
+    if values:
+        return Command(resume=values[0][1] if len(values) == 1 else dict(values))
+    first = next((c for c in inside if c.kind == "checkpoint" and not cast(Checkpoint, c.body).namespace), None)
+    if first is None or cast(Checkpoint, first.body).source != "input":
+        return None
+    body, backend = cast(Checkpoint, first.body), tape.session.store.backend
+    try:
+        state = read_state(body, backend.objects)
+        held = load_values(state, RathSerializer(), backend.objects, f"checkpoint {body.checkpoint_id}")
+    except RathError as error:
+        raise UnsupportedError(
+            f"the input of a run cannot be read ({error}): give rb.replay a function that invokes the graph"
+        ) from error
+    value = held.get("__start__", _NOTHING)
+    if value is _NOTHING:
+        raise UnsupportedError("the input of a run is not on record: give rb.replay a function that invokes the graph")
+    return value

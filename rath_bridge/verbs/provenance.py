@@ -6,24 +6,26 @@ run's manifest), and *inferred* where it was concluded: from equal words, from t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.encoding import parsed
-from rath_bridge.model.kinds import Checkpoint, Inference, Merge, Message, Run, SessionStart, Task, ToolCall, ToolResult
+from rath_bridge.model.kinds import Checkpoint, Inference, Merge, Message, Run, Task, ToolCall, ToolResult
 from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
 from rath_bridge.model.report import manifest_of
 from rath_bridge.store.protocol import Reader
+from rath_bridge.verbs.branches import Lines
 from rath_bridge.verbs.changes import Path
 from rath_bridge.verbs.lineage import ancestors
 
 _CONTENT: Final = frozenset({"message", "inference", "tool_call", "tool_result", "memory", "handoff", "note"})
 """Kinds in which the same words may come from one another."""
 Basis = Literal["recorded", "inferred"]
+_NEAR: Final = 16
+"""Model calls before a state among which the one of its node is looked for."""
 MOST: Final = 200
 """Places that are followed back one by one; of more, only run, agent and branch are told."""
 
@@ -97,6 +99,8 @@ class _Wanted:
     """the checkpoint that its tasks started from,"""
     node: str | None = None
     """and the node that wrote it."""
+    near: list[Chunk] = field(default_factory=list[Chunk])
+    """The model calls before it, nearest first."""
     more: list[Link] = field(default_factory=list[Link])
 
 
@@ -181,7 +185,7 @@ def _wants(one: Found) -> _Wanted:
 
 def _walk(head: Digest, found: Sequence[Found], wanted: Sequence[_Wanted], reader: Reader) -> _Context:
     """Go back once, newest first: runs, manifests, branches, and the chunks that the places ask for."""
-    context, lines = _Context(), _Lines()
+    context, lines = _Context(), Lines()
     places: dict[Digest, list[int]] = {}
     for number, one in enumerate(found):
         places.setdefault(one.chunk.id, []).append(number)
@@ -196,8 +200,12 @@ def _walk(head: Digest, found: Sequence[Found], wanted: Sequence[_Wanted], reade
     """Places by run, whose model call is the next one that is met on the way back."""
     files: dict[str | None, list[int]] = {}
     """Files by run: the tool call that is met next may have written them."""
-    keys: list[int] = []
-    """Keys of states, whose task and then whose model call is looked for."""
+    by_checkpoint: dict[str, list[_Wanted]] = {}
+    """Keys of states by the checkpoint that their tasks followed: tasks and states are written by several threads, in any order."""
+    for want in wanted:
+        if want.before is not None:
+            by_checkpoint.setdefault(want.before, []).append(want)
+    keys: list[_Wanted] = []
     for chunk in ancestors(head, reader):
         lines.see(chunk, wanted=chunk.id in places)
         here = [number for number in places.get(chunk.id, ()) if number < len(wanted)]
@@ -205,7 +213,9 @@ def _walk(head: Digest, found: Sequence[Found], wanted: Sequence[_Wanted], reade
             _run(chunk, context)
         elif chunk.kind == "inference":
             _inference(chunk, by_call, by_message, waiting, wanted)
-            keys = [number for number in keys if not _made_by(chunk, wanted[number])]
+            for want in keys:
+                want.near.append(chunk)
+            keys = [want for want in keys if len(want.near) < _NEAR]
         elif chunk.kind in ("tool_call", "message") and by_call:
             _asking(chunk, by_call, wanted)
         elif chunk.kind == "merge" and chunk.body_bytes is not None:
@@ -213,8 +223,8 @@ def _walk(head: Digest, found: Sequence[Found], wanted: Sequence[_Wanted], reade
         if chunk.kind == "tool_call":
             for number in files.pop(chunk.run, ()):
                 wanted[number].tool = Link("written by", chunk.id, "inferred")
-        elif chunk.kind == "task" and keys:
-            _task(chunk, [wanted[number] for number in keys])
+        elif chunk.kind == "task" and by_checkpoint:
+            _task(chunk, by_checkpoint)
         for number in here:
             body = _body(chunk)
             said = isinstance(body, Message) and body.role == "assistant"
@@ -223,29 +233,21 @@ def _walk(head: Digest, found: Sequence[Found], wanted: Sequence[_Wanted], reade
             elif chunk.kind == "workspace":
                 files.setdefault(chunk.run, []).append(number)
             elif wanted[number].key is not None:
-                keys.append(number)
+                keys.append(wanted[number])
     context.branches = lines.names(places)
     return context
 
 
-def _task(chunk: Chunk, wanted: Sequence[_Wanted]) -> None:
+def _task(chunk: Chunk, by_checkpoint: Mapping[str, Sequence[_Wanted]]) -> None:
     """The writes of a LangGraph task: they name the channel, and the checkpoint that they follow."""
     body = _body(chunk)
-    if not isinstance(body, Task):
+    if not isinstance(body, Task) or body.checkpoint_id is None:
         return
     channels = {write[1] for write in body.writes if len(write) > 1}
-    for want in wanted:
-        if want.written is None and want.before == body.checkpoint_id and want.key in channels:
+    for want in by_checkpoint.get(body.checkpoint_id, ()):
+        if want.key in channels:
             want.written = Link("written by", chunk.id)
             want.node = body.name or body.path.rpartition(", ")[2]
-
-
-def _made_by(chunk: Chunk, want: _Wanted) -> bool:
-    """Take the nearest model call of the node that wrote a key; True where it was found."""
-    if want.written is None or getattr(_body(chunk), "agent", None) != want.node:
-        return False
-    want.model = Link("model call", chunk.id, "inferred")
-    return True
 
 
 def _run(chunk: Chunk, context: _Context) -> None:
@@ -286,6 +288,9 @@ def _resolve(place: Chunk, want: _Wanted, context: _Context) -> None:
             want.tool = link
         else:
             want.asked = link
+    if want.node is not None:
+        made = next((one for one in want.near if getattr(_body(one), "agent", None) == want.node), None)
+        want.model = None if made is None else Link("model call", made.id, "inferred")
 
 
 def _nearest(place: Chunk, candidates: Sequence[_Candidate], context: _Context) -> _Candidate | None:
@@ -378,54 +383,3 @@ def _body(chunk: Chunk) -> Any:
         return None if chunk.body_bytes is None else chunk.body
     except RathError:  # fsck names it
         return None
-
-
-class _Lines:
-    """Which branch each chunk was written on: the nearest ``session`` chunk before it along its own line."""
-
-    def __init__(self) -> None:
-        self._group: dict[Digest, int] = {}
-        """Chunks that are still to come, by the line that goes on with them."""
-        self._same: list[int] = []
-        self._name: dict[int, str] = {}
-        self._places: dict[Digest, int] = {}
-
-    def see(self, chunk: Chunk, *, wanted: bool) -> None:
-        """Take the next chunk of a walk in which children come first."""
-        line = self._group.pop(chunk.id, None)
-        if line is None:
-            line = self._new()
-        if wanted:
-            self._places[chunk.id] = line
-        if chunk.kind == "session":
-            body = _body(chunk)
-            if isinstance(body, SessionStart):
-                self._name[self._find(line)] = body.name if body.branch == "main" else f"{body.name}@{body.branch}"
-            return
-        before = chunk.parents[0] if chunk.parents else None
-        if chunk.kind == "merge" and chunk.body_bytes is not None:
-            ours = parsed(chunk.body_bytes).get("ours")
-            before = ours if ours in chunk.parents else before
-        if before is None:
-            return
-        known = self._group.get(before)
-        if known is None:
-            self._group[before] = line
-        else:
-            self._same[self._find(known)] = self._find(line)
-
-    def names(self, wanted: Iterable[Digest]) -> dict[Digest, str | None]:
-        """Return the branch of each chunk that was asked for."""
-        names: dict[int, str] = {}
-        for line, name in self._name.items():
-            names[self._find(line)] = name
-        return {name: names.get(self._find(self._places[name])) for name in wanted if name in self._places}
-
-    def _new(self) -> int:
-        self._same.append(len(self._same))
-        return len(self._same) - 1
-
-    def _find(self, line: int) -> int:
-        while self._same[line] != line:
-            line = self._same[line]
-        return line

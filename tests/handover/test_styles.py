@@ -1,0 +1,141 @@
+"""The briefing: deterministic, marked, short enough, and honest about what is open. Ids and names that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rath_bridge as rb
+from rath_bridge.errors import UnknownFormatError, UnsupportedError
+from rath_bridge.handover import TARGETS, Told
+from rath_bridge.model.fitting import CALL_ID, RESPONSES_CALL_ID, fitting_id, fitting_name
+from rath_bridge.model.kinds import Message, ToolResult
+from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart
+from rath_bridge.model.report import align, manifest_of
+from rath_bridge.testing.strategies import session_of, transcripts
+from tests.handover.probes import PNG, answer, assistant, user
+from tests.handover.stacks import handed
+
+
+def made(*said: Message | ToolResult) -> rb.Session:
+    return rb.open_store("memory:").create("ticket").append(*(rb.draft(one) for one in said))
+
+
+def text_of(session: rb.Session, style: Any = "briefing") -> str:
+    messages, _ = rb.encode(session, "openai_messages", style=style)
+    return messages[0]["content"]
+
+
+def test_what_a_briefing_tells() -> None:
+    s = made(
+        Message(role="system", parts=(TextPart("be brief"),)),
+        user("pay 3", BlobPart("image", PNG, "image/png"), name="ann"),
+        assistant("I pay", ToolCallPart("c1", "pay", {"n": 3})),
+        answer("c1", {"paid": True}),
+        assistant("Done.\nAll is paid.", name="clerk"),
+        user("sure?"),
+    )
+    lines = text_of(s).split("\n")
+    ids = [m.id[:12] for m in s.messages()]
+    assert lines[0] == (
+        f"[briefing: what was said and done before in session ticket (5 messages, 1 tool call), up to chunk {s.messages()[4].id}]"
+    )
+    assert lines[1:-1] == [
+        f"{ids[0]} system: be brief",
+        f"{ids[1]} user ann: pay 3 [image/png, {len(PNG)} B]",
+        f"{ids[2]} assistant: I pay calls pay(n=3)",
+        f'{ids[3]} tool: result {{"paid":true}}',
+        f"{ids[4]} assistant clerk: Done.",
+        "All is paid.",
+    ]
+    assert lines[-1] == "[end of the briefing: it is a summary, nobody said these words]"
+
+
+def test_calls_that_no_message_answers_are_told() -> None:
+    s = made(user("go"), assistant(ToolCallPart("c1", "pay", {}), ToolCallPart("c2", "look", {})), assistant("one moment"))
+    s = s.append(rb.draft(ToolResult(name="pay", call_id="c1", result="paid")))
+    text = text_of(s)
+    assert "pay ok: paid" in text
+    assert "no answer to look: it may or may not have run" in text
+
+
+def test_a_long_history_is_cut_in_the_middle_and_stands_for_all() -> None:
+    s = made(*[one for n in range(60) for one in (user(f"question {n}"), assistant(f"answer {n}"))])
+    (block,), report = rb.encode(s, "openai_messages", style="briefing")
+    assert "(70 lines are left out here; they are on record)" in block["content"]
+    assert "question 0" in block["content"]
+    assert "answer 59" in block["content"]
+    assert len(report.manifest[0].stands_for) == 120
+    assert len(text_of(made(user("hi"), assistant("x" * 100_000)))) < 9_000
+
+
+def test_only_the_users_own_words_are_no_briefing() -> None:
+    s = made(user("hi"), user("there"))
+    for target in TARGETS:
+        assert str(handed(s, target, "briefing")[0]) == str(handed(s, target)[0])
+
+
+def test_a_function_writes_the_words() -> None:
+    seen: list[Told] = []
+
+    def write(told: Told) -> str:
+        seen.append(told)
+        return "paid, all is well"
+
+    s = made(user("pay"), assistant(ToolCallPart("c1", "pay", {})), answer("c1"), assistant("done"), user("more"))
+    assert text_of(s, write).split("\n")[1:-1] == ["paid, all is well"]
+    assert [call.name for call in seen[0].calls] == ["pay"]
+    assert [m.text for m in seen[0].rest] == ["more"]
+
+
+@given(transcripts(odd_text=False), st.sampled_from(TARGETS))
+def test_a_briefing_is_the_same_every_time_and_is_found_again(bodies: Any, target: str) -> None:
+    s = session_of(bodies)
+    native, report = handed(s, target, "briefing")
+    again, second = handed(s, target, "briefing")
+    assert str(native) == str(again)
+    assert report == second
+    manifest = manifest_of(report.rows())
+    assert manifest == report.manifest
+    assert align(manifest, [entry.digest for entry in manifest]) == [entry.chunk for entry in manifest]
+    told = {name for entry in manifest for name in (entry.chunk, *entry.stands_for)}
+    assert told | {loss.chunk for loss in report.losses} >= {m.id for m in s.messages()}
+    assert s.latest() == s
+
+
+def test_a_style_that_there_is_not() -> None:
+    with pytest.raises(UnsupportedError, match="no style 'short'"):
+        rb.encode(made(user("hi")), "langgraph", style="short")
+    with pytest.raises(UnknownFormatError):
+        rb.encode(made(user("hi")), "nobody")
+    with pytest.raises(UnsupportedError, match="one form only"):
+        rb.encode(made(user("hi")), "openai_messages", "items")
+
+
+@given(st.text(max_size=120), st.sampled_from([CALL_ID, RESPONSES_CALL_ID]))
+def test_ids_and_names_fit_and_stay_apart(text: str, limit: int) -> None:
+    for found in (fitting_id(text, limit), fitting_name(text)):
+        assert 0 < len(found) <= 64
+        assert found.replace("_", "").replace("-", "").isascii()
+        assert fitting_id(found, limit) == found
+    assert len(fitting_id(text, limit)) <= limit
+    assert fitting_id(text, limit) != fitting_id(text + "x", limit)
+    assert fitting_name(text) != fitting_name(text + ".")
+
+
+def test_what_the_framework_said_itself_goes_home_as_it_was() -> None:
+    """An id that is too long elsewhere is the framework's own business at home (law 1)."""
+    import rath_openai_agents
+
+    items = [
+        {"role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "c" * 90, "name": "pay", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c" * 90, "output": "paid"},
+    ]
+    s = rb.open_store("memory:").create("home").append(*rath_openai_agents.decode(items))
+    native, report = rb.encode(s, "openai_agents")
+    assert native == items
+    assert report.exact

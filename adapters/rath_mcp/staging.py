@@ -40,7 +40,7 @@ class McpPlayer:
             self.waiting.setdefault(one.key, []).append(one)
         self.greetings = [one for one in self.exchanges if one.method in HANDSHAKE]
         self._runs = _paths(core)
-        self.listed = _listed(core)
+        self.ends = _ends(core)
 
     def _position(self, one: Exchange) -> int:
         return max((self.core.held.position(chunk) or 0 for chunk in one.chunks), default=0)
@@ -107,6 +107,11 @@ class RecordedServer(ReplayServer):
         self.connection: str | None = None
         self.greeting: Mapping[str, Any] = {}
         """What the recorded server answered to the client's greeting."""
+
+    @property
+    def end(self) -> Run:
+        """How this session's server ended."""
+        return self.player.ends.get(self.connection or "") or Run(phase="end", name="mcp")
 
     def take(self, message: Mapping[str, Any]) -> list[Json] | None:
         """Return what to send for a message of the client; None where it is to be made live.
@@ -222,17 +227,17 @@ def _paths(core: Tape) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _listed(core: Tape) -> dict[str, Sequence[Any]]:
-    """Return the tools that each connection's server had listed when it ended."""
+def _ends(core: Tape) -> dict[str, Run]:
+    """Return how each connection's server ended: its tools are those that it had listed."""
     names: dict[str, str] = {}
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, Run] = {}
     for chunk in core.held.chunks:
         if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None:
             body = cast(Run, chunk.body)
             if body.phase == "begin" and body.native_id is not None:
                 names[chunk.run] = body.native_id
-            elif body.tools and chunk.run in names:
-                found[names[chunk.run]] = body.tools
+            elif chunk.run in names:
+                found[names[chunk.run]] = body
     return found
 
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.kinds import Run
+from rath_bridge.recorder import current_recorder
 from rath_bridge.replay import current_tape
-from rath_mcp.frames import shape
+from rath_mcp.exchange import Book
+from rath_mcp.frames import Direction, Frame, shape
+from rath_mcp.record import Connection
 from rath_mcp.serving import Json
 from rath_mcp.streams import TeeRead, TeeWrite, dump
 
@@ -51,6 +56,7 @@ class Wire:
         self._session, self._server, self._read, self._write = session, server, read, write
         self._outgoing, self.incoming = anyio.create_memory_object_stream[Any](float("inf"))
         self._hello: Any = None
+        self._echo: Echo | None = None
         self._pump: asyncio.Task[None] | None = None
         self._greeted: asyncio.Future[None] | None = None
 
@@ -67,7 +73,11 @@ class Wire:
             self._hello = item
             recorder = getattr(self._session, "_rath_mcp_recorder", None)
             if recorder is not None:
-                recorder.connection.server.lists = self._server.player.listed.get(self._server.connection or "", ())
+                recorder.connection.server.lists = self._server.end.tools
+            elif self._server.connection is not None:
+                self._echo = Echo(self._server.end)
+        if self._echo is not None:
+            self._echo.see(message, "c2s")
         for miss in self._server.misses[
             misses:
         ]:  # told in the SDK's own loop, which survives no exception: the call fails instead
@@ -82,6 +92,8 @@ class Wire:
 
     def _say(self, messages: Sequence[Json]) -> None:
         for message in messages:
+            if self._echo is not None:
+                self._echo.see(message, "s2c")
             self._outgoing.send_nowait(_as_item(message))
 
     async def _live(self, item: Any) -> None:
@@ -111,6 +123,8 @@ class Wire:
                 if not self._greeted.done() and shape(message) == "answer":
                     self._greeted.set_result(None)
                 else:
+                    if self._echo is not None:
+                        self._echo.see(message, "s2c")
                     await self._outgoing.send(item)
         finally:
             if not self._greeted.done():
@@ -119,6 +133,8 @@ class Wire:
 
     async def aclose(self) -> None:
         """The session is over."""
+        if self._echo is not None:
+            self._echo.close()
         if self._pump is not None:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
@@ -126,6 +142,25 @@ class Wire:
         self._outgoing.close()
         await self._read.aclose()
         await self._write.aclose()
+
+
+class Echo:
+    """Records what a proxy recorded: the program itself records nothing of this connection."""
+
+    def __init__(self, end: Run) -> None:
+        recorder = current_recorder()
+        assert recorder is not None  # there always is one in a replay
+        self._end = end
+        self._connection = Connection(Book(recorder.emit, recorder.trace_id), label=end.name)
+        self._connection.server.lists = end.tools
+
+    def see(self, message: Any, direction: Direction) -> None:
+        self._connection.see(Frame(direction=direction, message=message, t=time_ns()))
+
+    def close(self) -> None:
+        told = self._end.attributes
+        self._connection.server.more |= {key: told[key] for key in ("rath.mcp.exit_status",) if key in told}
+        self._connection.close("client_closed", self._end.error)
 
 
 class Outgoing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 import rath_bridge as rb
 from rath_bridge.store.protocol import Ref
 from rath_mcp import record_client, record_clients
-from tests.mcp.servers import ROOT, free_port, web
+from tests.mcp.servers import CLI, ROOT, free_port, web
 
 SHOP = ROOT / "examples" / "mcp_server.py"
 ASKS = ROOT / "tests" / "mcp" / "asking_server.py"
@@ -220,6 +221,25 @@ async def test_a_server_over_http_is_not_reached(store: rb.Store) -> None:
         assert await run(url)() == {"result": 3}
     report = await rb.areplay(store.session("ticket"), run(f"http://127.0.0.1:{free_port()}/mcp"))
     assert (report.equal, report.value, report.live) == (True, {"result": 3}, 0), str(report)
+
+
+async def test_what_a_proxy_recorded_is_replayed_too(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATH_BRIDGE_SPOOL", str(tmp_path / "spool"))
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    shop = Shop(tmp_path)
+    args = ["-c", CLI, "mcp", "record", "--store", sqlite_url, "--session", "ticket", "--", sys.executable, *shop.args]
+
+    async def run() -> Any:
+        server = StdioServerParameters(command=sys.executable, args=args, env={**os.environ, "PYTHONPATH": path})
+        async with stdio_client(server) as streams, ClientSession(*streams) as client:
+            await client.initialize()
+            return (await client.call_tool("find_order", {"order": "A-1"})).structuredContent
+
+    first = await run()
+    with rb.open_store(sqlite_url) as store:
+        report = await rb.areplay(store.session("ticket"), run)
+        assert (report.equal, report.value, report.live, report.unused) == (True, first, 0, ()), str(report)
+    assert shop.started == 1
 
 
 async def test_a_timeout_and_a_server_that_died_end_as_they_did(store: rb.Store, tmp_path: Path) -> None:

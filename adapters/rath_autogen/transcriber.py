@@ -13,9 +13,9 @@ from autogen_agentchat.base import TaskResult
 from rath_autogen.guard import guarded, later
 from rath_autogen.handover import Handover, listed
 from rath_autogen.ledger import Ledger
-from rath_autogen.natives import FRAMEWORK, origin
+from rath_autogen.natives import origin
 from rath_autogen.pieces import Piece, Seen, pieces, read, taken
-from rath_bridge.model.chunk import Draft, Key
+from rath_bridge.model.chunk import Draft
 from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import TextPart
 from rath_bridge.recorder import Recorder, RunHandle
@@ -152,5 +152,4 @@ class _Told:
         if self._made is None:
             self._made = pieces(read(self.held), self.humans, place=self.place, usage=self.usage, position=self.position)
         body, at, native = self._made[index]
-        once = Key(FRAMEWORK, run.id, "position", f"{self.position:08d}") if isinstance(body, Message) else None
-        return recorder.draft(body, run=run, origin=origin(), at=at, native=native, once=once)
+        return recorder.draft(body, run=run, origin=origin(), at=at, native=native)

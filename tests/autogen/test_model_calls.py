@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from autogen_core.models import CreateResult, RequestUsage, UserMessage
+from autogen_core import FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    RequestUsage,
+    UserMessage,
+)
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 import rath_bridge as rb
 from rath_autogen import RecordingChatCompletionClient
+from rath_autogen.prompts import Prompts
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Inference
 from rath_bridge.model.trees import read_list
@@ -143,6 +153,46 @@ async def test_a_repeated_prompt_shares_its_items(store: rb.Store) -> None:
     session = store.session("s")
     for n, call in enumerate(calls(session), 1):
         assert len(items(session, call)) == n
+
+
+async def test_each_message_is_encoded_once(store: rb.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt that repeats the whole history costs what is new in it."""
+    encoded: list[Any] = []
+    encode = Prompts._encode
+    monkeypatch.setattr(Prompts, "_encode", lambda self, message: encoded.append(message) or encode(self, message))
+    model, tool = RecordingChatCompletionClient(client(*["ok"] * 30)), FunctionTool(pay, description="Pay.")
+    said: list[Any] = []
+    with rb.record(store, "s"):
+        for n in range(10):
+            called = FunctionCall(id=f"c{n}", name="pay", arguments="{}")
+            said += [UserMessage(content=f"message {n}", source="user"), AssistantMessage(content=[called], source="a")]
+            said += [FunctionExecutionResultMessage(content=[result(f"c{n}", f"paid {n}")])]
+            await model.create(list(said), tools=[tool])
+    assert len(encoded) == 30
+    assert [len(items(store.session("s"), call)) for call in calls(store.session("s"))] == list(range(3, 31, 3))
+    assert calls(store.session("s"))[-1].request["tools"][0]["name"] == "pay"
+
+
+def result(call_id: str, content: str) -> FunctionExecutionResult:
+    return FunctionExecutionResult(content=content, name="pay", call_id=call_id, is_error=False)
+
+
+async def test_what_its_owner_changed_in_place_is_seen(store: rb.Store) -> None:
+    """Whoever trims a context changes messages that were sent before."""
+    model = RecordingChatCompletionClient(client(*["ok"] * 5))
+    answer = result("c1", "a long answer")
+    said: list[Any] = [UserMessage(content="hello", source="user"), FunctionExecutionResultMessage(content=[answer])]
+    with rb.record(store, "s"):
+        await model.create(said)
+        answer.content = "[trimmed]"
+        await model.create(said)
+        said[0].content = "goodbye"
+        await model.create(said)
+        await model.create(said[1:])
+    texts = [[json.loads(item)["content"] for item in items(store.session("s"), call)] for call in calls(store.session("s"))]
+    results = [content if isinstance(content, str) else content[0]["content"] for prompt in texts for content in prompt]
+    assert results == ["hello", "a long answer", "hello", "[trimmed]", "goodbye", "[trimmed]", "[trimmed]"]
+    assert not store.session("s").fsck()
 
 
 async def test_secrets_are_out_of_the_prompt_before_it_is_hashed(store: rb.Store) -> None:

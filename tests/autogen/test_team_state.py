@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +20,6 @@ from pydantic import BaseModel
 import rath_autogen
 import rath_bridge as rb
 from rath_autogen import load_team_state, save_team_state, wrap
-from rath_bridge.aio import in_thread
 from rath_bridge.errors import DecodeError, UnsupportedError
 from tests.autogen.scripted import DONE, LEDGER, asks, client, dumped
 
@@ -103,35 +100,6 @@ async def test_a_fresh_team_goes_on_where_the_saved_one_stopped(store: rb.Store,
     assert report.exact, str(report)
     assert texts(await fresh.run()) == rest
     assert not session.fsck()
-
-
-FRESH = """
-import asyncio, sys
-import rath_bridge as rb
-from rath_autogen import load_team_state
-from tests.autogen import test_team_state as made
-
-async def main():
-    store = rb.open_store(sys.argv[1])
-    for make, _ in made.KINDS:
-        team = make(False)
-        report = await load_team_state(team, store.session(make.__name__))
-        assert report.exact, str(report)
-        print(made.texts(await team.run()))
-
-asyncio.run(main())
-"""
-
-
-async def test_every_kind_resumes_in_a_fresh_process(sqlite_url: str) -> None:
-    with rb.open_store(sqlite_url) as store:
-        for make, _ in KINDS:
-            team = wrap(make(True), store, make.__name__)
-            await team.run(task="go")
-            await save_team_state(team)
-    done = await in_thread(subprocess.run, [sys.executable, "-c", FRESH, sqlite_url], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(rest) for _, rest in KINDS]
 
 
 async def test_magentic_one_keeps_its_ledger_and_thread(store: rb.Store) -> None:

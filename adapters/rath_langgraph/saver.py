@@ -243,6 +243,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         parent_id: str | None = _configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
+        self._threads.flight.wait((thread_id, namespace, parent_id))
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
             clean = self._cleaner(line)
@@ -250,9 +251,15 @@ class RathSaver(BaseCheckpointSaver[Any]):
         return _config(thread_id, namespace, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store the writes of a task; its checkpoint may come later. Durable when it returns."""
+        """Store the writes of a task; its checkpoint may come later. Durable when it returns, and before one that follows."""
         thread_id, namespace = _place(config)
         checkpoint_id = str(_configurable(config).get("checkpoint_id") or "")
+        with self._threads.flight.of((thread_id, namespace, checkpoint_id)):
+            self._put_writes(thread_id, namespace, checkpoint_id, writes, task_id, task_path)
+
+    def _put_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
         self._fetch(thread_id, namespace, checkpoint_id)
         line = self._threads.line(thread_id, namespace)
         encoder = Encoder(self.serde, clean=self._cleaner(line))
@@ -379,7 +386,9 @@ class RathSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async twin of `put_writes`."""
-        await in_thread(self.put_writes, config, writes, task_id, task_path)
+        place = (*_place(config), str(_configurable(config).get("checkpoint_id") or ""))
+        with self._threads.flight.of(place):  # from here on, not from when a thread takes it up
+            await in_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async twin of `delete_thread`."""

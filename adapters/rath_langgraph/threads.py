@@ -9,18 +9,19 @@ import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from threading import Lock, RLock
-from typing import Any, Final, cast
+from threading import Lock
+from typing import Final, cast
 from weakref import WeakSet
 
 from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, draft
-from rath_bridge.model.digests import Digest, new_id
+from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Checkpoint, Run, SessionStart
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
 from rath_bridge.session import Store, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
+from rath_langgraph.flight import Flight
 from rath_langgraph.items import Seen
+from rath_langgraph.line import Known, Line, Where
 from rath_langgraph.mirror import Copies
 from rath_langgraph.neutral import origin
 from rath_langgraph.shelf import Shelf
@@ -34,66 +35,9 @@ HOME: Final = "home"
 _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
-_STATES: Final = 8
 _VISITS: Final = 1_000
 _REPLAYS: Final = 4
 """Replays at the same time."""
-
-Where = tuple[str, str]
-"""Session and branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A stored checkpoint."""
-
-    chunk: Digest
-    state: State
-    feed: str | None = None
-    """The channel that feeds the transcript."""
-    ids: tuple[Digest | None, ...] = ()
-    """The message chunk of each of its items, as far as it is known."""
-
-
-@dataclass(slots=True)
-class Line:
-    """One namespace of one thread, as this process knows it."""
-
-    thread_id: str
-    namespace: str
-    lock: Any = field(default_factory=RLock)
-    where: Where = ("", "main")
-    """Where the thread goes on, unless a session is named or ambient."""
-    run: str = ""
-    run_chunk: Digest = ""
-    span: SpanContext | None = None
-    tips: dict[str, Where] = field(default_factory=dict[str, Where])
-    """Checkpoints that are the last of this thread on their branch."""
-    passed: set[str] = field(default_factory=set[str])
-    """Checkpoints that have been followed by another."""
-    marks: dict[Where, tuple[Digest, int]] = field(default_factory=dict[Where, tuple[Digest, int]])
-    """Head and position up to which a branch has been read."""
-    states: OrderedDict[str, Known] = field(default_factory=OrderedDict[str, Known])
-    seen: Seen = field(default_factory=Seen)
-    redacted: bool = False
-    """Whether what is known was encoded without its secrets."""
-
-    def remember(self, checkpoint_id: str, known: Known) -> None:
-        """Keep what is known of a checkpoint; the oldest goes."""
-        self.states[checkpoint_id] = known
-        self.states.move_to_end(checkpoint_id)
-        while len(self.states) > _STATES:
-            self.states.popitem(last=False)
-
-    def forget_content(self) -> None:
-        """Know nothing of what is stored any more: the next checkpoint is written as if it were the first."""
-        self.states.clear()
-        self.seen = Seen()
-
-    @property
-    def weight(self) -> int:
-        """List items that it keeps in memory."""
-        return max((len(v.tree.items) for k in self.states.values() for v in k.state.values.values() if v.tree), default=0)
 
 
 class Threads:
@@ -107,6 +51,7 @@ class Threads:
         self._visited: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         """Checkpoints that were asked for by id when newer ones stood: who goes on from one of them travels in time."""
         self._lock = Lock()
+        self.flight = Flight()
         self.shelf = Shelf(store.backend)
         self.copies = Copies()
         _all.add(self)
@@ -160,6 +105,7 @@ class Threads:
         """Start anew in a forked child: a lock may have been held when it was born."""
         self._lock = Lock()
         self._lines, self._calls = OrderedDict(), {}
+        self.flight = Flight()
         self.shelf.reset()
         self.copies.clear()
 

@@ -1,0 +1,71 @@
+"""One namespace of one thread, as this process knows it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any, Final
+
+from rath_bridge.model.chunk import SpanContext
+from rath_bridge.model.digests import Digest
+from rath_langgraph.items import Seen
+from rath_langgraph.state import State
+
+_STATES: Final = 8
+
+Where = tuple[str, str]
+"""Session and branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stored checkpoint."""
+
+    chunk: Digest
+    state: State
+    feed: str | None = None
+    """The channel that feeds the transcript."""
+    ids: tuple[Digest | None, ...] = ()
+    """The message chunk of each of its items, as far as it is known."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One namespace of one thread, as this process knows it."""
+
+    thread_id: str
+    namespace: str
+    lock: Any = field(default_factory=RLock)
+    where: Where = ("", "main")
+    """Where the thread goes on, unless a session is named or ambient."""
+    run: str = ""
+    run_chunk: Digest = ""
+    span: SpanContext | None = None
+    tips: dict[str, Where] = field(default_factory=dict[str, Where])
+    """Checkpoints that are the last of this thread on their branch."""
+    passed: set[str] = field(default_factory=set[str])
+    """Checkpoints that have been followed by another."""
+    marks: dict[Where, tuple[Digest, int]] = field(default_factory=dict[Where, tuple[Digest, int]])
+    """Head and position up to which a branch has been read."""
+    states: OrderedDict[str, Known] = field(default_factory=OrderedDict[str, Known])
+    seen: Seen = field(default_factory=Seen)
+    redacted: bool = False
+    """Whether what is known was encoded without its secrets."""
+
+    def remember(self, checkpoint_id: str, known: Known) -> None:
+        """Keep what is known of a checkpoint; the oldest goes."""
+        self.states[checkpoint_id] = known
+        self.states.move_to_end(checkpoint_id)
+        while len(self.states) > _STATES:
+            self.states.popitem(last=False)
+
+    def forget_content(self) -> None:
+        """Know nothing of what is stored any more: the next checkpoint is written as if it were the first."""
+        self.states.clear()
+        self.seen = Seen()
+
+    @property
+    def weight(self) -> int:
+        """List items that it keeps in memory."""
+        return max((len(v.tree.items) for k in self.states.values() for v in k.state.values.values() if v.tree), default=0)

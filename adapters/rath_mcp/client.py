@@ -56,6 +56,7 @@ class ClientRecorder:
         self._durable = durable
         self._due: Book | None = None
         self._marked = False
+        self._told: Exception | None = None
         self._store, self._session, self._label, self._options = store, session, label, options
         self._own: Recorder | None = None
         self._books: dict[str, tuple[Recorder, Book]] = {}
@@ -98,8 +99,15 @@ class ClientRecorder:
             for request_id in request_ids:
                 still_open = self.connection.fail(request_id, reason, str(error)[:2000] or None)
                 if not still_open and isinstance(error, Exception) and not is_protocol:
-                    book, caller = self._choose()
-                    self.connection.client_error(error, book, caller.run.id if caller.run else None)
+                    self.refused(error)
+
+    def refused(self, error: Exception) -> None:
+        """Record that the client's code refused an answer, unless that is on record."""
+        if error is not self._told and not reason_of(error)[1]:
+            with self._guard():
+                book, caller = self._choose()
+                self._told = error
+                self.connection.client_error(error, book, caller.run.id if caller.run else None)
 
     def close(self, reason: str) -> None:
         """End the connection's runs. Safe to call twice."""
@@ -198,6 +206,7 @@ def record_client(
         _tap_running_2x(holder, recorder)
     holder._write_stream = TeeWrite(holder._write_stream, recorder)
     held.send_request = _watched(held.send_request, recorder)
+    held.call_tool = _judged(held.call_tool, recorder)
     held._rath_mcp_recorder = recorder
     return client_session
 
@@ -249,6 +258,20 @@ def _watched(send_request: Callable[..., Any], recorder: ClientRecorder) -> Call
             _sent.reset(token)
 
     return watched
+
+
+def _judged(call_tool: Callable[..., Any], recorder: ClientRecorder) -> Callable[..., Any]:
+    """Wrap ``ClientSession.call_tool``: it may refuse what came (structured content against the output schema), and say only that."""
+
+    @wraps(call_tool)
+    async def judged(*args: Any, **given: Any) -> Any:
+        try:
+            return await call_tool(*args, **given)
+        except Exception as error:
+            recorder.refused(error)
+            raise
+
+    return judged
 
 
 def _tap_running_1x(session: Any, recorder: ClientRecorder) -> None:

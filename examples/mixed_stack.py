@@ -150,9 +150,10 @@ async def with_autogen(store: Store, session: Session, lines: list[str], task: s
     from autogen_agentchat.teams import RoundRobinGroupChat
     from autogen_ext.models.replay import ReplayChatCompletionClient
 
-    from rath_autogen import wrap
+    from rath_autogen import RecordingChatCompletionClient, wrap
 
-    agents = [AssistantAgent(f"reviewer_{i}", ReplayChatCompletionClient([line])) for i, line in enumerate(lines, 1)]
+    models = [RecordingChatCompletionClient(ReplayChatCompletionClient([line])) for line in lines]
+    agents = [AssistantAgent(f"reviewer_{i}", model) for i, model in enumerate(models, 1)]
     team = RoundRobinGroupChat(list(agents), termination_condition=MaxMessageTermination(99), max_turns=len(lines))
     session = session.append(rb.message("user", task))
     return await wrap(team, store, session=session.name).acall(session)

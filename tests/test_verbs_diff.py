@@ -155,7 +155,7 @@ def test_replay_form_links_an_edit_to_its_message() -> None:
         s = s.append(rb.draft(Message(role="user", parts=(TextPart("c"),), replaces=s[1].id)))
         forms.append(replay_form(list(s.chunks())))
     assert forms[0] == forms[1]
-    assert forms[0][-1].values["replaces"] == ":chunk1"
+    assert forms[0][-1].values["replaces"] == ":message0"
 
 
 def test_replay_form_leaves_out_how_a_line_came_to_be() -> None:

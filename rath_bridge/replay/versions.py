@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from rath_bridge.plugins import adapters
 from rath_bridge.replay.held import Held
+
+_RELEASE: Final = re.compile(r"\d+(\.\d+)+")
+"""A release of a package; what MCP records is a version of the protocol."""
 
 
 def versions(held: Held) -> Iterator[str]:
@@ -17,7 +21,7 @@ def versions(held: Held) -> Iterator[str]:
     recorded: dict[str, set[str]] = {}
     for origin in {chunk.origin for chunk in held.chunks if chunk.origin and chunk.position > held.after}:
         facts: Any = orjson.loads(origin)
-        if isinstance(facts.get("framework"), str) and isinstance(facts.get("version"), str):
+        if isinstance(facts.get("framework"), str) and _RELEASE.match(str(facts.get("version"))):
             recorded.setdefault(facts["framework"], set()).add(facts["version"])
     for framework, then in sorted(recorded.items()):
         now = _installed(framework)

@@ -161,7 +161,7 @@ def objects_of(chunk: Chunk, session: rb.Session) -> dict[Digest, bytes]:
 def result_changed(chunk: Chunk) -> Any:
     body = cast(Any, chunk.body)
     if chunk.kind == "tool_result" and body.name == "weather":
-        return draft(replace(body, result="rain in Oslo"), run=chunk.run, at=chunk.at)
+        return draft(replace(body, result="rain in Oslo"), run=chunk.run, at=chunk.at, origin=json.loads(chunk.origin or "{}"))
     return chunk
 
 
@@ -173,7 +173,8 @@ def everywhere_changed(chunk: Chunk) -> Any:
         parts = tuple(replace(part, response="rain in Oslo") for part in body.parts)
         data = native.data.replace(b"sunny in Oslo", b"rain in Oslo")
         again = Native(native.framework, native.version, native.codec, data)
-        return draft(replace(body, parts=parts), run=chunk.run, at=chunk.at, native=again)
+        origin = json.loads(chunk.origin or "{}")
+        return draft(replace(body, parts=parts), run=chunk.run, at=chunk.at, native=again, origin=origin)
     return result_changed(chunk)
 
 

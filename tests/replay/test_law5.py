@@ -110,7 +110,12 @@ def test_threads_that_are_bound_are_answered_too() -> None:
     def run() -> list[str]:
         with rb.record(store, "s") as recorder, recorder.run("job"):
             answers: list[str] = []
-            threads = [Thread(target=recorder.bind(lambda: answers.append(toy.ask("writer", "a")))) for _ in range(3)]
+
+            def work(name: str) -> None:
+                with recorder.run(name):
+                    answers.append(toy.ask("writer", "a"))
+
+            threads = [Thread(target=recorder.bind(work), args=(f"thread-{i}",)) for i in range(3)]
             for one in threads:
                 one.start()
             for one in threads:

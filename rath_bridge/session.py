@@ -34,6 +34,7 @@ from rath_bridge.verbs.fsck import Finding, fsck
 from rath_bridge.verbs.log import LogEntry, log
 from rath_bridge.verbs.transcript import Call, TranscriptMessage
 
+_PLACEMENT: Final = frozenset({"placement"})
 _NAME: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\u2028\u2029@]{1,400}\Z")
 
 
@@ -350,15 +351,15 @@ class Session:
 
     def messages(self, run: str | None = None) -> tuple[TranscriptMessage, ...]:
         """Return the transcript: a fold over top-level runs, or over one run."""
-        return transcript.transcript(list(self.chunks()), run)
+        return transcript.transcript(self._of(transcript.TRANSCRIPT), run)
 
     def calls(self) -> tuple[Call, ...]:
         """Return every tool call of the line with its result (law 8)."""
-        return tuple(transcript.calls(list(self.chunks())))
+        return tuple(transcript.calls(self._of(transcript.CALLS)))
 
     def pending(self) -> tuple[Call, ...]:
         """Return the calls without a result."""
-        return transcript.pending(list(self.chunks()))
+        return transcript.pending(self._of(transcript.CALLS))
 
     def usage(self) -> Usage:
         """Add up the tokens of all that this session descends from; a merge counts its base once (law 7)."""
@@ -367,7 +368,7 @@ class Session:
     @property
     def placement(self) -> Placement | None:
         """Where the work runs: the last `place`."""
-        return merge.placement(list(self.chunks()))
+        return merge.placement(self._of(_PLACEMENT))
 
     def heads(self) -> dict[str, Digest]:
         """Return the tips of all branches of this session by branch name."""
@@ -445,6 +446,10 @@ class Session:
 
     def _at(self, ref: Ref) -> Session:
         return Session(self.store.bound(), ref.session, ref.branch, ref.head, ref.position)
+
+    def _of(self, kinds: frozenset[str]) -> list[Chunk]:
+        """The chunks of the line that a fold looks at; the others are let go as they are read."""
+        return [chunk for chunk in self.chunks() if chunk.kind in kinds]
 
     def _same_store(self, other: Session) -> None:
         if other.store != self.store:

@@ -11,6 +11,11 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Compaction, Inference, Message, Run, SessionStart, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import Part, ToolCallPart, ToolCallResponsePart
 
+TRANSCRIPT: Final = frozenset({"session", "run", "message", "compaction"})
+"""Kinds that `transcript` looks at."""
+CALLS: Final = frozenset({"run", "message", "tool_call", "tool_result"})
+"""Kinds that `calls` looks at."""
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:

@@ -29,7 +29,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
 from rath_bridge.errors import RecorderError, StoreError, StoreUnavailableError
-from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft
+from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft, now
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run
 from rath_bridge.model.parts import BlobPart, Part
@@ -344,7 +344,8 @@ class Recorder:
             manifest=tuple(list(row) for row in manifest), tools=tuple(tools), system_instructions=system_instructions,
             attributes=dict(attributes or {}),
         )  # fmt: skip
-        self.emit(body, run=handle, origin=origin, span=span, at=at, keys=keys)
+        stamp = now() if at is None else at
+        self.defer(lambda: self.draft(body, run=handle, origin=origin, span=span, at=stamp, keys=keys))
         return handle
 
     def end(
@@ -359,7 +360,8 @@ class Recorder:
     ) -> None:
         """Record that a run has ended; the end of a top-level run is acknowledged."""
         body = Run(phase="end", name=run.name, status=status, error=error, attributes=dict(attributes or {}))
-        self.emit(body, run=run, origin=origin, span=run.span, at=at)
+        stamp = now() if at is None else at
+        self.defer(lambda: self.draft(body, run=run, origin=origin, span=run.span, at=stamp))
         object.__setattr__(run, "over", True)
         if run.parent is None:
             self.flush()

@@ -137,12 +137,15 @@ def without_id(message: BaseMessage) -> BaseMessage:
 
 def message_native(message: BaseMessage, redactor: Redactor | None) -> Native | None:
     """A message's own bytes, as an item of a list."""
-    return _native([message if redactor is None else cleaned(message, redactor)])
+    return returned_native(message, redactor)
 
 
 def returned_native(output: Any, redactor: Redactor | None) -> Native | None:
-    """The bytes of what a tool returned, so that a replay returns the same; None where it cannot be written."""
-    return _native([output if redactor is None else cleaned(output, redactor)])
+    """The bytes of what a model or tool returned, so that a replay returns the same; None where it cannot be written."""
+    found = _native([output])
+    if found is not None and redactor is not None and redactor.suspects(found.data):
+        return _native([cleaned(output, redactor)])
+    return found
 
 
 def _native(values: list[Any]) -> Native | None:
@@ -180,9 +183,12 @@ def attempt_of(tags: Sequence[str]) -> int | None:
 
 def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], node: str) -> tuple[Any, Mapping[str, bytes]]:
     """The prompt as a list tree: what the last call of this node said already costs nothing."""
-    redactor = recorder.redactor
-    encoder = Encoder(RathSerializer(), known.seen, None if redactor is None else lambda item: cleaned(item, redactor))
-    value = encoder.value(messages, known.values.get(node))
+    redactor, before = recorder.redactor, known.values.get(node)
+    encoder = Encoder(RathSerializer(), known.seen)
+    value = encoder.value(messages, before)
+    if redactor is not None and any(map(redactor.suspects, encoder.objects.values())):
+        encoder = Encoder(RathSerializer(), known.seen, lambda item: cleaned(item, redactor))
+        value = encoder.value(messages, before)
     if value.tree is None:
         return None, {}
     known.values[node] = value

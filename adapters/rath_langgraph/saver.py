@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.aio import in_thread
+from rath_bridge.errors import NotFoundError
 from rath_bridge.model.chunk import Chunk, Key, draft
 from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Store, open_store
@@ -420,6 +421,8 @@ def _configurable(config: RunnableConfig) -> dict[str, Any]:
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
     configurable = _configurable(config)
+    if "thread_id" not in configurable:
+        raise NotFoundError("the config has no thread_id: pass {'configurable': {'thread_id': ...}}")
     return str(configurable["thread_id"]), str(configurable.get("checkpoint_ns") or "")
 
 

@@ -38,6 +38,7 @@ _LOOSE: Final = (
     | ormsgpack.OPT_PASSTHROUGH_UUID | ormsgpack.OPT_PASSTHROUGH_TUPLE | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
     | ormsgpack.OPT_PASSTHROUGH_BIG_INT
 )  # fmt: skip
+_KINDS: Final = frozenset({"null", "bytes", "bytearray", "json", "msgpack"})
 _ANY_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _BASES: Final = (str, int, float, bytes, list, dict, set, frozenset, tuple)
@@ -99,6 +100,8 @@ class RathSerializer(theirs.JsonPlusSerializer):
             return self._unpack(data[1])
         if data[0] == "pickle":
             raise UnsupportedError("these bytes are a pickle, which is never loaded: pass the serde that wrote them (serde=...)")
+        if data[0] not in _KINDS:
+            raise UnsupportedError(f"{data[0]!r} bytes are not of this serializer: pass the serde that wrote them (serde=...)")
         return super().loads_typed(data)
 
     # ---------------------------------------------------------------- write

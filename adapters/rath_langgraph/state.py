@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import ERROR
 
-from rath_bridge.errors import CorruptStoreError, EncodeError, UnsupportedError
+from rath_bridge.errors import CorruptStoreError, EncodeError, MissingObjectError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
@@ -199,7 +199,12 @@ def load_values(
             wanted.update(name for name, one in zip(value.tree.items, found, strict=False) if one is None)
             if channel not in held:
                 wanted.update(value.tree.items)
-    stored = fetch([name.hex() for name in wanted]) if wanted else dict[Digest, bytes]()
+    try:
+        stored = fetch([name.hex() for name in wanted]) if wanted else dict[Digest, bytes]()
+    except CorruptStoreError as error:
+        raise CorruptStoreError(f"{place}, {error.what}", error.problem) from error
+    except MissingObjectError as error:
+        raise CorruptStoreError(place, f"a value of it is missing, {error.digest}") from error
     values: dict[str, Any] = {}
     for channel, value in state.values.items():
         where = f"{place}, channel {channel!r}"

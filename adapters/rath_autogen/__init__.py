@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rath_autogen.record import RecordingChatCompletionClient as RecordingChatCompletionClient
     from rath_autogen.replay import RathReplayChatCompletionClient as RathReplayChatCompletionClient
     from rath_autogen.replay import RathReplayWorkbench as RathReplayWorkbench
-    from rath_autogen.replay import replaying as replaying
     from rath_autogen.runner import wrap as wrap
     from rath_autogen.saved import load_team_state as load_team_state
     from rath_autogen.saved import save_team_state as save_team_state
@@ -31,12 +30,12 @@ SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0
 
 _LAZY: Final = {
     "RathReplayChatCompletionClient": "replay", "RathReplayWorkbench": "replay", "RecordingChatCompletionClient": "record",
-    "ReplayDivergenceError": "tape", "load_team_state": "saved", "replaying": "replay", "save_team_state": "saved", "wrap": "runner",
+    "ReplayDivergenceError": "tape", "load_team_state": "saved", "save_team_state": "saved", "wrap": "runner",
 }  # fmt: skip
 
 __all__ = [
     "SUPPORTED", "RathReplayChatCompletionClient", "RathReplayWorkbench", "RecordingChatCompletionClient", "ReplayDivergenceError",
-    "decode", "dumps", "encode", "extra", "load_team_state", "name", "recognises", "replaying", "save_team_state", "suffix", "wrap",
+    "decode", "dumps", "encode", "extra", "load_team_state", "name", "recognises", "save_team_state", "suffix", "wrap",
 ]  # fmt: skip
 
 

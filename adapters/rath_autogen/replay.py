@@ -1,4 +1,4 @@
-"""Replay: models, tools, people and code are served from the record; nothing live is called (law 5).
+"""A model client and a workbench that answer from the record (law 5); `rath_autogen.staging` is the whole of a replay.
 
 A tool that diverges cannot raise: an exception inside of a tool call makes ``AssistantAgent`` wait for ever (issue 7956). It answers
 with an error, the tape takes note, and the next model call raises with the first divergence.
@@ -7,29 +7,20 @@ with an error, the tape takes note, and the next model call raises with the firs
 from __future__ import annotations
 
 import builtins
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from autogen_agentchat.agents import CodeExecutorAgent, UserProxyAgent
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeResult
-from autogen_core.memory import ListMemory
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
-from autogen_core.tools import BaseTool, TextResultContent, Tool, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import StaticStreamWorkbench, TextResultContent, Tool, ToolResult, ToolSchema
 from pydantic import BaseModel
 
-from rath_autogen.capture import manager, members, wrapped
 from rath_autogen.ledger import current_ledger
-from rath_autogen.natives import from_bytes
+from rath_autogen.natives import Registry, from_bytes
 from rath_autogen.record import ToolChoice, asker, asking
-from rath_autogen.runner import Wrapped
-from rath_autogen.tape import ModelCall, ReplayDivergenceError, Tape
-from rath_bridge.errors import UnsupportedError
+from rath_autogen.tape import ModelCall, ReplayDivergenceError, Tape, ToolCall
 from rath_bridge.recorder import current_run
 from rath_bridge.redaction import DEFAULT
-from rath_bridge.replay import ReplayHaltedError
 from rath_bridge.session import Session
 
 EVERYTHING: Final = ModelInfo(
@@ -105,9 +96,7 @@ class RathReplayChatCompletionClient(ChatCompletionClient):
         return self.tape.model(messages, DEFAULT.apply(dict(request)), asker(run.name if run else None))
 
     def _answer(self, call: ModelCall) -> CreateResult:
-        if call.body.error is not None or call.chunk.native is None:
-            raise failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
-        result = CreateResult.model_validate(from_bytes(call.chunk.native.data))
+        result = answer(call)
         self._usage = RequestUsage(
             self._usage.prompt_tokens + result.usage.prompt_tokens, self._usage.completion_tokens + result.usage.completion_tokens
         )
@@ -163,7 +152,14 @@ def streamed(call: ModelCall) -> list[str]:
     return found
 
 
-def failure(problem: str) -> Exception:
+def answer(call: ModelCall) -> CreateResult:
+    """What a model answered then; a call that failed fails again."""
+    if call.body.error is not None or call.chunk.native is None:
+        raise _failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
+    return CreateResult.model_validate(from_bytes(call.chunk.native.data))
+
+
+def _failure(problem: str) -> Exception:
     """The error of then: a builtin one as itself, any other as a ``RuntimeError`` of the same words."""
     name, _, text = problem.partition(": ")
     kind = getattr(builtins, name, None)
@@ -175,8 +171,8 @@ def failure(problem: str) -> Exception:
     return RuntimeError(problem)
 
 
-class RathReplayWorkbench(Workbench):
-    """Serves tool calls by name, arguments and call id; no tool runs."""
+class RathReplayWorkbench(StaticStreamWorkbench):
+    """Serves tool calls by name, arguments and call id, with what agents inside of a tool showed; no tool runs."""
 
     component_type = "workbench"
 
@@ -187,6 +183,7 @@ class RathReplayWorkbench(Workbench):
             session: Where they were recorded; or a tape that several share.
             tools: What the workbench offers.
         """
+        super().__init__(tools=[])
         self.tape = session if isinstance(session, Tape) else Tape.of(session)
         self._schemas = list(tools)
 
@@ -201,145 +198,35 @@ class RathReplayWorkbench(Workbench):
         call_id: str | None = None,
     ) -> ToolResult:
         """Return what the tool answered then; an error, and a divergence on the tape, where it was not called so."""
-        content, failed = _tool(self.tape, name, arguments, call_id)
-        return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=failed)
+        return self._served(name, arguments, call_id)[0]
 
-    async def start(self) -> None:
-        """Nothing to start."""
+    async def call_tool_stream(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """Yield what the tool showed, and what it answered."""
+        result, call = self._served(name, arguments, call_id)
+        for message in shown(call):
+            yield message
+        yield result
 
-    async def stop(self) -> None:
-        """Nothing to stop."""
-
-    async def reset(self) -> None:
-        """Nothing to reset."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing to load."""
-
-
-def _tool(tape: Tape, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> tuple[str, bool]:
-    call = tape.tool(name, dict(arguments or {}), call_id)
-    if call is None:
-        return str(ReplayDivergenceError(tape.misses[0])), True
-    return call.content, call.is_error
+    def _served(self, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> tuple[ToolResult, ToolCall | None]:
+        call = self.tape.tool(name, dict(arguments or {}), call_id)
+        if call is None:
+            return tool_result(name, str(ReplayDivergenceError(self.tape.misses[0])), failed=True), None
+        return tool_result(name, call.content, failed=call.is_error), call
 
 
-class _ReplayedTool(BaseTool[BaseModel, Any]):
-    """A handoff tool, which agents run beside their workbench."""
-
-    def __init__(self, tape: Tape, tool: BaseTool[Any, Any]) -> None:
-        super().__init__(tool.args_type(), object, tool.name, tool.description)
-        self._tape, self._own = tape, tool.schema
-
-    @property
-    def schema(self) -> ToolSchema:
-        return self._own
-
-    async def run_json(self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None) -> str:
-        return _tool(self._tape, self.name, args, call_id)[0]
-
-    async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        return _tool(self._tape, self.name, args.model_dump(), None)[0]
+def tool_result(name: str, content: str, *, failed: bool) -> ToolResult:
+    """A tool's answer as an agent sees it."""
+    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=failed)
 
 
-@asynccontextmanager
-async def replaying(runner: Any, session: Session) -> AsyncGenerator[Tape]:
-    """Let an agent or a team run on a record inside the block, and give it its own clients and tools back afterwards.
-
-    Models, workbenches, function tools, handoff tools, code executors and people's input of all participants, nested ones included, are
-    served from the session; so is a selector's or orchestrator's model. Agents of your own classes run their own code.
-
-    Args:
-        runner: An agent or a team, wrapped or not, in the state in which the recorded one began.
-        session: The record.
-
-    Yields:
-        The tape: ``divergence`` (the first), ``served``, ``unused``, ``misses``.
-
-    Raises:
-        UnsupportedError: An agent has a memory that is not a list: it could not be served.
-    """
-    tape = Tape.of(session)
-    async with AsyncExitStack() as undo:
-        undo.enter_context(quiet())
-        stack: list[Any] = [runner.runner if isinstance(runner, Wrapped) else runner]
-        while stack:
-            one = stack.pop()
-            if members(one):
-                chief = await manager(one)
-                _swap_model(one, tape, undo)
-                _swap_model(chief, tape, undo)
-                stack.extend(members(one))
-            else:
-                stack.extend(inner for inner in (wrapped(one), getattr(one, "_team", None)) if inner is not None)
-                _swap(one, tape, undo)
-        yield tape
-
-
-@contextmanager
-def quiet() -> Generator[None]:
-    """Keep AutoGen's runtime from printing the traceback of a divergence: it is told by the report, or raised, already."""
-    logger = logging.getLogger("autogen_core")
-    logger.addFilter(_is_news)
-    try:
-        yield
-    finally:
-        logger.removeFilter(_is_news)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    while error is not None:
-        if isinstance(error, (ReplayDivergenceError, ReplayHaltedError)):
-            return False
-        error = error.__cause__ or error.__context__
-    return True
-
-
-def _swap(agent: Any, tape: Tape, undo: AsyncExitStack) -> None:
-    for memory in getattr(agent, "_memory", None) or ():
-        if not isinstance(memory, ListMemory):
-            raise UnsupportedError(
-                f"cannot replay {agent.name}: its memory {type(memory).__name__} would be asked live; give it a ListMemory"
-            )
-    _swap_model(agent, tape, undo)
-    handoffs: Sequence[BaseTool[Any, Any]] = getattr(agent, "_handoff_tools", None) or ()
-    if getattr(agent, "_workbench", None):
-        given = tape.schemas(agent.name)
-        schemas = [tool.schema for tool in agent._tools] if given is None else given
-        names = {tool.name for tool in handoffs}
-        tools = [schema for schema in schemas if schema["name"] not in names]
-        _set(agent, "_workbench", [RathReplayWorkbench(tape, tools)], undo)
-    if handoffs:
-        _set(agent, "_handoff_tools", [_ReplayedTool(tape, tool) for tool in handoffs], undo)
-    if isinstance(agent, CodeExecutorAgent):
-        _set(agent, "execute_code_block", _ran(tape, agent.name), undo)
-    if isinstance(agent, UserProxyAgent):
-        _set(agent, "input_func", _said(tape, agent.name), undo)
-        _set(agent, "_is_async", False, undo)
-
-
-def _ran(tape: Tape, agent: str) -> Callable[[list[CodeBlock], CancellationToken], Awaitable[CodeResult]]:
-    async def execute_code_block(code_blocks: list[CodeBlock], cancellation_token: CancellationToken) -> CodeResult:
-        found = tape.ran(agent)
-        return CodeResult(exit_code=int(found["exit_code"]), output=str(found["output"]))
-
-    return execute_code_block
-
-
-def _said(tape: Tape, name: str) -> Callable[[str], str]:
-    return lambda _: tape.said(name)
-
-
-def _swap_model(owner: Any, tape: Tape, undo: AsyncExitStack) -> None:
-    client = getattr(owner, "_model_client", None)
-    if client is not None:
-        _set(owner, "_model_client", RathReplayChatCompletionClient(tape, model_info=client.model_info, counts=client), undo)
-
-
-def _set(owner: Any, name: str, value: Any, undo: AsyncExitStack) -> None:
-    undo.callback(setattr, owner, name, getattr(owner, name))
-    setattr(owner, name, value)
+def shown(call: ToolCall | None) -> list[Any]:
+    """The messages that agents inside of a tool showed while it ran."""
+    registry = Registry()
+    items = call.inner if call is not None else ()
+    return [registry.load(cast("Mapping[str, Any]", item.data), item.cls)[0] for item in items]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -20,18 +21,17 @@ from autogen_core import FunctionCall
 from autogen_core.code_executor import CodeResult
 from autogen_core.memory import ListMemory, Memory
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage, SystemMessage
-from autogen_core.tools import BaseTool, StaticWorkbench, TextResultContent, ToolResult, Workbench
+from autogen_core.tools import BaseTool, StaticWorkbench, ToolResult, Workbench
 
 from rath_autogen.capture import manager, members, wrapped
-from rath_autogen.natives import Registry, from_bytes
 from rath_autogen.record import RecordingChatCompletionClient, asker, asking
-from rath_autogen.replay import RathReplayChatCompletionClient, RathReplayWorkbench, failure, quiet, streamed
-from rath_autogen.tape import ModelCall, Tape, ToolCall
+from rath_autogen.replay import RathReplayChatCompletionClient, RathReplayWorkbench, answer, shown, streamed, tool_result
+from rath_autogen.tape import ModelCall, Tape
 from rath_bridge.errors import RathError
 from rath_bridge.model.digests import Digest
 from rath_bridge.recorder import current_run
 from rath_bridge.redaction import DEFAULT
-from rath_bridge.replay import Divergence, ReplayDivergenceError, Verdict, current_tape, patched
+from rath_bridge.replay import Divergence, ReplayDivergenceError, ReplayHaltedError, Verdict, current_tape, patched
 from rath_bridge.replay import Tape as CoreTape
 
 _PASSES: Final = (RecordingChatCompletionClient, RathReplayChatCompletionClient)
@@ -44,6 +44,26 @@ _SERVER: Final = ("list_tools", "start", "stop")
 """Methods by which a workbench asks a server what it offers."""
 _open: Final[ContextVar[tuple[Any, ...]]] = ContextVar("rath_autogen_open", default=())
 """Calls that are made live in this context: what they call under the same name is a part of them."""
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep AutoGen's runtime from printing the traceback of a divergence: it is told by the report, or raised, already."""
+    logger = logging.getLogger("autogen_core")
+    logger.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, (ReplayDivergenceError, ReplayHaltedError)):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 class AutoGenPlayer:
@@ -62,7 +82,7 @@ class AutoGenPlayer:
     @contextmanager
     def installed(self) -> Generator[None]:
         """Let AutoGen's clients, workbenches, tools, people and code executors answer from the record."""
-        with self._patches, quiet():
+        with self._patches, _quiet():
             for base in (ChatCompletionClient, Workbench, BaseTool, Memory):
                 self._patch(base, "__init_subclass__", _loaded)
                 self._cover(base)
@@ -257,13 +277,6 @@ async def _under(mark: Any, stream: AsyncGenerator[Any, None]) -> AsyncGenerator
         await stream.aclose()
 
 
-def answer(call: ModelCall) -> CreateResult:
-    """What a model answered then; a call that failed fails again."""
-    if call.body.error is not None or call.chunk.native is None:
-        raise failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
-    return CreateResult.model_validate(from_bytes(call.chunk.native.data))
-
-
 def _made_up(value: Any) -> CreateResult:
     """An answer that was given by an override: a text, or parts as they stand in ``inference.output``."""
     usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
@@ -328,10 +341,8 @@ async def _call_tool_stream(
     if not _passes(mark) and not _goes_to_the_wire(bench, name, arguments, call_id):
         found, verdict = cast(AutoGenPlayer, _player()).tool(name, arguments, call_id)
         if verdict.action != "live" and not (verdict.action == "serve" and await _runs_inside(bench, name)):
-            if verdict.action == "serve":
-                registry = Registry()
-                for item in cast(ToolCall, found).inner:
-                    yield registry.load(cast("Mapping[str, Any]", item.data), item.cls)[0]
+            for message in shown(found if verdict.action == "serve" else None):
+                yield message
             yield _result(name, found, verdict)
             return
     async for item in _under(mark, original(bench, name, arguments, cancellation_token, call_id, **options)):
@@ -340,11 +351,10 @@ async def _call_tool_stream(
 
 def _result(name: str, found: Any, verdict: Verdict) -> ToolResult:
     if verdict.action == "serve":
-        content, failed = str(found.content), bool(found.is_error)
-    else:
-        failed = verdict.action == "error"
-        content = str(verdict.error) if failed else _text(verdict.value)
-    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=failed)
+        return tool_result(name, found.content, failed=found.is_error)
+    if verdict.action == "error":
+        return tool_result(name, str(verdict.error), failed=True)
+    return tool_result(name, _text(verdict.value), failed=False)
 
 
 async def _run_json(

@@ -184,22 +184,6 @@ class Tape:
             return None
         return self._served(found)
 
-    def said(self, name: str) -> str:
-        """Serve what a person answered.
-
-        Raises:
-            ReplayDivergenceError: There is no answer left.
-        """
-        return self._served(self.find_said(name))[0]
-
-    def ran(self, name: str) -> Mapping[str, Any]:
-        """Serve the result of code that an agent ran.
-
-        Raises:
-            ReplayDivergenceError: There is no result left.
-        """
-        return self._served(self.find_ran(name))[0]
-
     def _served(self, found: T | Divergence) -> T:
         if isinstance(found, Divergence):
             raise self.miss(found)

@@ -10,8 +10,10 @@ import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
-from autogen_core.memory import ListMemory, MemoryContent
+from autogen_core.memory import ListMemory, Memory, MemoryContent, MemoryQueryResult, UpdateContextResult
 from autogen_core.models import UserMessage
+from autogen_core.tools import BaseTool, StaticStreamWorkbench
+from autogen_ext.models.replay import ReplayChatCompletionClient
 
 import rath_bridge as rb
 from rath_autogen import RecordingChatCompletionClient, wrap
@@ -261,3 +263,59 @@ async def test_members_that_worked_side_by_side_are_heard_in_the_same_order(stor
     assert (report.served, report.divergence is None or report.divergence.what.startswith("model call of d")) == (4, True), str(
         report
     )
+
+
+async def test_another_prompt_is_another_request_and_every_class_is_as_it_was(store: rb.Store) -> None:
+    await program(store, tools, True)()
+
+    def other(_: bool) -> Any:
+        return agent("a", False, tools=[pay], reflect_on_tool_use=True, system_message="Another prompt.")
+
+    methods = [ReplayChatCompletionClient.create, StaticStreamWorkbench.call_tool_stream, BaseTool.run_json]
+    report = await rb.areplay(store.session("ticket"), program(store, other, False))
+    assert report.divergence is not None
+    assert report.divergence.what == "model call of a, message 0"
+    assert report.divergence.found.startswith("SystemMessage")
+    assert report.divergence.chunk == next(c.id for c in store.session("ticket") if c.kind == "inference")
+    assert [ReplayChatCompletionClient.create, StaticStreamWorkbench.call_tool_stream, BaseTool.run_json] == methods
+
+
+async def test_a_memory_that_lives_elsewhere_is_a_divergence(store: rb.Store) -> None:
+    asked: list[str] = []
+
+    def one(live: bool) -> Any:
+        return agent("a", live, "blue", memory=[Elsewhere(asked)])
+
+    await program(store, one, True)()
+    assert asked == ["elsewhere"]
+    report = await rb.areplay(store.session("ticket"), program(store, one, False))
+    assert asked == ["elsewhere"]
+    assert report.divergence is not None
+    assert report.divergence.what == "memory Elsewhere"
+
+
+class Elsewhere(Memory):
+    """A memory behind a network."""
+
+    component_type = "memory"
+
+    def __init__(self, asked: list[str]) -> None:
+        self._asked = asked
+
+    async def update_context(self, model_context: Any) -> UpdateContextResult:
+        self._asked.append("elsewhere")
+        return UpdateContextResult(memories=MemoryQueryResult(results=[]))
+
+    async def query(self, query: Any, cancellation_token: Any = None, **_: Any) -> MemoryQueryResult:
+        return MemoryQueryResult(results=[])
+
+    async def add(self, content: Any, cancellation_token: Any = None) -> None: ...
+    async def clear(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def test_a_fork_replays_what_it_holds(store: rb.Store) -> None:
+    await program(store, round_robin, True)()
+    fork = store.session("ticket").fork("try")
+    report = await rb.areplay(fork, lambda: wrap(round_robin(False), store, "ticket@try").run(task="go"))
+    assert (report.equal, report.served) == (True, 4), str(report)

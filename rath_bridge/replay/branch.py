@@ -115,6 +115,7 @@ class Branch:
             done = backend.append(record.session, self._name, [draft(start)], head=None, parents=(parent,), reason="replay")
             self._ref = done.ref
         new = [chunk for chunk, same in self._waiting if same is None or same.chunk.position > point]
+        self._waiting = [(chunk, None) for chunk in new]
         for chunk in new:  # one after the other: bodies speak of chunks before them by the names that they have got here
             done = backend.append(
                 record.session,
@@ -126,8 +127,7 @@ class Branch:
             )
             self._ref = done.ref
             self._names[chunk.id.encode()] = done.ref.head.encode()
-            self._waiting = [one for one in self._waiting if one[0] is not chunk]
-        self._waiting = []
+            del self._waiting[0]
 
     def _translated(self, chunk: Chunk) -> Draft:
         body = _DIGEST.sub(self._renamed, chunk.body_bytes or b"")

@@ -63,6 +63,7 @@ class Held:
     unreadable: set[Digest] = field(default_factory=set[Digest])
     """Chunks that were erased, or that stand on something that is gone."""
     _by_chunk: dict[Digest, HeldCall] = field(default_factory=dict[Digest, HeldCall])
+    _same: dict[tuple[str, bytes], list[HeldCall]] = field(default_factory=dict[tuple[str, bytes], list[HeldCall]])
 
     @classmethod
     def of(cls, session: Session, after: int = -1) -> Held:
@@ -123,6 +124,13 @@ class Held:
     def _pair(self) -> None:
         self.calls = _calls([chunk for chunk in self.chunks if chunk.id not in self.unreadable])
         self._by_chunk = {name: call for call in self.calls for name in call.chunks}
+        self._same = {}
+        for call in self.calls:
+            self._same.setdefault((call.name, call.key), []).append(call)
+
+    def same(self, name: str, arguments: Any) -> Sequence[HeldCall]:
+        """Return the calls of a tool with these arguments, in the order of the record."""
+        return self._same.get((name, arguments_key(arguments)), ())
 
     def call_at(self, chunk: Digest | None) -> HeldCall | None:
         """Return the call that a chunk tells of; of a message that answers several, the first."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import cast
 
 from rath_bridge.model.digests import Digest
@@ -32,14 +34,15 @@ def inside_of_served(tape: Tape) -> set[Digest]:
                 if body.type == "server":
                     servers.add(chunk.run)
                 parents[chunk.run], begun[chunk.run] = body.parent, chunk.position
-    spans: list[tuple[int, int, str | None]] = []
-    local: list[tuple[int, int]] = []  # of tools that ran in this process: what they asked a server for was theirs
+    served: dict[str | None, list[tuple[int, int]]] = {}
+    own: list[tuple[int, int]] = []  # of tools that ran in this process: what they asked a server for was theirs
     for call in held.calls:
         end = held.position(call.end)
         if call.started and end is not None and tape.answered.issuperset(call.chunks):
-            spans.append((call.position, end, call.run))
+            served.setdefault(call.run, []).append((call.position, end))
             if not _is_mcp(tape, call):
-                local.append((call.position, end))
+                own.append((call.position, end))
+    spans, local = {run: _Spans(found) for run, found in served.items()}, _Spans(own)
     inner: set[str] = set()
     for run, position in begun.items():
         above = parents[run]
@@ -49,17 +52,17 @@ def inside_of_served(tape: Tape) -> set[Digest]:
             line.add(at)
             at = parents.get(at)
         if (
-            (run in servers and above is None and _within(position, local))
+            (run in servers and above is None and local.hold(position))
             or above in inner
-            or any(first < position < last and caller in line for first, last, caller in spans)
+            or any(spans[caller].hold(position) for caller in line if caller in spans)
         ):
             inner.add(run)
     found = {
         chunk.id for chunk in held.chunks
-        if chunk.run in inner or (chunk.run in servers and chunk.kind != "run" and _within(chunk.position, local))
+        if chunk.run in inner or (chunk.run in servers and chunk.kind != "run" and local.hold(chunk.position))
     }  # fmt: skip
     for call in held.calls:
-        if _is_mcp(tape, call) and _within(call.position, local):
+        if _is_mcp(tape, call) and local.hold(call.position):
             found.update(call.chunks)
     return found - tape.answered
 
@@ -69,8 +72,18 @@ def _is_mcp(tape: Tape, call: HeldCall) -> bool:
     return asked is not None and (cast(ToolCall, asked.body).type or "").startswith("mcp")
 
 
-def _within(position: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(first < position < last for first, last in spans)
+class _Spans:
+    """Stretches of a line, asked many times whether they hold a place."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        found = sorted(spans)
+        self._starts = [first for first, _ in found]
+        self._reach = list(accumulate((last for _, last in found), max))
+
+    def hold(self, position: int) -> bool:
+        """Tell whether the place lies between the ends of one of them."""
+        index = bisect_left(self._starts, position)
+        return index > 0 and self._reach[index - 1] > position
 
 
 def contradicted(tape: Tape, asked: Digest | None) -> Digest | None:

@@ -61,9 +61,12 @@ def players(tape: Tape) -> tuple[dict[str, Player], tuple[str, ...]]:
         make: Any = getattr(adapter, "player", None)
         if make is None:
             continue
+        if not callable(make):  # a room of that name hides the function
+            problems.append(f"{name}: its player is a {type(make).__name__}, not a function")
+            continue
         try:
             player: Any = _made(make, tape)
-        except (RathError, TypeError) as error:
+        except RathError as error:
             problems.append(f"{name}: {error}")
             continue
         if player is not None:

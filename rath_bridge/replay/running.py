@@ -139,7 +139,8 @@ class _Replay:
         hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after}
         scratch = OverlayBackend(session.store.kept, session=session.session, hidden=hidden)
         following = Branch(tape, scratch, branch)
-        scratch.follower = following.follow
+        if tape.may_part:
+            scratch.follower = following.follow
         return cls(tape, problems, scratch, following)
 
     @property

@@ -18,7 +18,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Usage
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Policy, Rules
-from rath_bridge.replay.held import Held, HeldCall, arguments_key
+from rath_bridge.replay.held import Held, HeldCall
 from rath_bridge.replay.overrides import Overrides
 from rath_bridge.session import Session
 
@@ -118,6 +118,11 @@ class Tape:
     def divergence(self) -> Divergence | None:
         """The first place where the run left the record without being asked to."""
         return self.misses[0] if self.misses else None
+
+    @property
+    def may_part(self) -> bool:
+        """Whether the run may do something that is not on record."""
+        return self.until is not None or bool(self.overrides) or any(one.on_miss == "live" for _, one in self.rules.of)
 
     @property
     def point(self) -> int | None:
@@ -273,11 +278,7 @@ class Tape:
 
     def _done_before(self, name: str, arguments: Any) -> HeldCall | None:
         """Find a write of the record that this call would do again, or one of which nobody knows whether it was done."""
-        key = arguments_key(arguments)
-        same = [
-            call for call in self.held.calls
-            if call.name == name and call.key == key and call.position > self.after and call.started
-        ]  # fmt: skip
+        same = [call for call in self.held.same(name, arguments) if call.position > self.after and call.started]
         found = next((call for call in same if call.unknown), same[-1] if same else None)
         if found is None or self.allow_effects or self.rules.effect(name, found.effect) != "writes":
             return None

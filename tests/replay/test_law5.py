@@ -3,6 +3,7 @@ the lists are. Parallel actors may take turns in any order."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import rath_bridge as rb
 from rath_bridge.replay import players
+from rath_bridge.verbs.replay_form import replay_form
 from tests.replay import toy
 
 Op = tuple[str, str, Any]
@@ -102,6 +104,33 @@ def test_one_change_is_always_noticed(program: Program, actor: int, at: int, new
         else:
             calls[at - 1], calls[at] = calls[at], calls[at - 1]
     _compared(program, changed, [])
+
+
+@given(program=PROGRAMS, order=ORDERS, at=st.integers(0, 40), reads=st.booleans())
+def test_a_what_if_serves_up_to_a_chunk_and_writes_nothing_twice(program: Program, order: Any, at: int, reads: bool) -> None:
+    """The same program, live behind any chunk: models are asked again, reads are made, writes are answered from the record."""
+    with rb.open_store("memory:") as store:
+        running(store, program, order)()
+        s, toy.MADE[:] = store.session("s"), []
+        until = at % len(s)
+        calls = [c for c in s if c.kind in ("inference", "tool_result")]
+        behind = [c for c in calls if c.position > until]
+        report = rb.replay(
+            s, running(store, program, order), until=until, then="live", policy={"*": "reads"} if reads else None, branch="what-if"
+        )  # fmt: skip
+        live = [c for c in behind if reads or c.kind == "inference"]
+        assert report.equal, str(report)
+        assert (report.live, len(toy.MADE), report.served) == (len(live), len(live), len(calls) - len(live)), str(report)
+        assert store.session("s").head == s.head
+        branch = report.result
+        assert branch is not None
+        if not live:
+            assert branch.store.url != store.url, "nothing was new: nothing was written"
+            return
+        assert (branch.name, branch.fsck()) == ("s@what-if", [])
+        assert [c.id for c in branch[: until + 1]] == [c.id for c in s[: until + 1]]
+        assert branch[until + 1].kind == "session"
+        assert Counter(step.actor for step in replay_form(branch)) == Counter(step.actor for step in replay_form(s))
 
 
 def test_threads_that_are_bound_are_answered_too() -> None:

@@ -195,6 +195,18 @@ async def test_an_intent_without_a_result_is_unknown(store: rb.Store) -> None:
     assert RAN == ["refund A-1"], str(resumed)
 
 
+async def test_a_resume_goes_on_where_the_record_ends(store: rb.Store) -> None:
+    """The process died behind the refund: the record is served to its end, nothing is paid twice, the rest is live."""
+    whole = await recorded(store)
+    s = whole.fork("died", at=at(whole, "tool_result", "refund").id)
+    report = await rb.areplay(s, program(store, scripted(say("It is refunded."))), until=-1, then="live", branch="resumed")
+    assert (report.equal, report.value, report.served, report.live, RAN) == (True, "It is refunded.", 4, 1, []), str(report)
+    assert report.result is not None
+    assert report.result.name == "ticket@resumed"
+    assert texts(report.result) == ["hi", "It is refunded."]
+    assert report.result.pending() == ()
+
+
 def test_effects_are_declared(store: rb.Store) -> None:
     from rath_bridge.replay import effect
     from rath_bridge.replay.effects import Rules, from_annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.model.chunk import Key
+from rath_bridge.errors import RathError
+from rath_bridge.model.chunk import Chunk, Key
 from rath_bridge.model.digests import Digest, is_digest
 from rath_bridge.session import Session
 from rath_bridge.store.protocol import Reader
@@ -18,6 +19,7 @@ from rath_bridge.store.protocol import Reader
 FIELDS: Final = ("framework", "native_id", "namespace", "key", "sub")
 _SPANS: Final = 256
 """Spans on one line: one ``ExportTraceServiceRequest``, as a collector's file exporter writes them."""
+_ODD: Final = (RathError, TypeError, ValueError, AttributeError, LookupError)
 _WHOLE: Final = 20
 """Lines that are followed to their root; of further ones, only what is theirs alone."""
 
@@ -62,20 +64,36 @@ def _read(value: Any) -> Any:
 
 def span_lines(lines: Sequence[Session]) -> Iterator[bytes]:
     """Yield the spans of some lines, without content, a batch on each line; what several lines share comes once."""
+    from rath_bridge.interchange.natives import to_bytes
     from rath_bridge.interchange.otlp import resource_spans
-    from rath_bridge.otel.export import OtherLines
-    from rath_bridge.otel.fold import spans
 
     seen: set[tuple[str, str]] = set()
     for number, line in enumerate(lines):
         start = 0 if number < _WHOLE else _own(line, lines[0])
-        chunks = line.store.backend.line(line.head, start)
-        records = (
-            record for record in spans(chunks, linked=OtherLines(line).find)
-            if (place := (record.context.trace_id, record.context.span_id)) not in seen and not seen.add(place)
-        )  # fmt: skip
-        while batch := list(islice(records, _SPANS)):
-            yield orjson.dumps({"resourceSpans": [resource_spans(batch)]})
+        found = _spans(line.store.backend.line(line.head, start), line, seen)
+        while batch := list(islice(found, _SPANS)):
+            group = resource_spans(())
+            group["scopeSpans"][0]["spans"] = batch
+            yield to_bytes({"resourceSpans": [group]})
+
+
+def _spans(chunks: Iterable[Chunk], line: Session, seen: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """A line's spans as OTLP writes them. What a chunk holds that no span can is left out: the chunk itself is in the packet."""
+    from rath_bridge.interchange.otlp_spans import span_json
+    from rath_bridge.otel.export import OtherLines
+    from rath_bridge.otel.fold import SpanFold
+
+    fold = SpanFold(linked=OtherLines(line).find)
+    for chunk in chain(chunks, (None,)):
+        try:
+            records = fold.rest() if chunk is None else fold.feed(chunk)
+            found = [((one.context.trace_id, one.context.span_id), span_json(one)) for one in records]
+        except _ODD:
+            continue
+        for place, span in found:
+            if place not in seen:
+                seen.add(place)
+                yield span
 
 
 def _own(line: Session, first: Session) -> int:

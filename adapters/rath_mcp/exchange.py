@@ -10,7 +10,7 @@ from rath_bridge.model.chunk import Draft, SpanContext
 from rath_bridge.model.digests import new_id
 from rath_bridge.recorder import RunHandle
 from rath_mcp import bodies
-from rath_mcp.frames import Direction, Numbered, mapping
+from rath_mcp.frames import Direction, Numbered, dumps, mapping
 
 Emit = Callable[..., Draft | None]
 """``emit(body, *, run, origin, span, at, native)``, as `rath_bridge.recorder.Recorder.emit` has it."""
@@ -91,5 +91,15 @@ class Exchange:
     name: str | None = None
 
     @property
+    def key(self) -> str:
+        """Its id, as `key_of` has it."""
+        return key_of(self.id)
+
+    @property
     def is_call(self) -> bool:
         return self.method not in bodies.HOUSEKEEPING
+
+
+def key_of(request_id: Any) -> str:
+    """Tell the id 3 from the id "3"."""
+    return str(request_id) if type(request_id) is int else dumps(request_id).decode()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -25,6 +26,7 @@ from rath_mcp.exchange import Book
 from rath_mcp.frames import Direction, Frame, frame_from_json, parse_line
 from rath_mcp.marks import is_marked, store_mark
 from rath_mcp.record import Connection
+from rath_mcp.resting import RECLAIM, connection_from, forget, parts_of, rest, rested, state_of, text_of
 from rath_mcp.spool import CLIENT, EVENT, SERVER, Record, Spool, Tail, connection_of, left_over, opening
 
 GATHER: Final = 0.03
@@ -75,6 +77,27 @@ class Fold:
         self._elsewhere: set[str] = set()
         """Connections whose client records itself, to the same store."""
         self.ended = False
+        self.group: int | None = None
+        """The server's process group."""
+
+    @classmethod
+    def again(cls, known: Mapping[str, Any], recorder: Recorder, name: str, store: str) -> Fold:
+        """Go on where another keeper rested."""
+        fold = cls(recorder, name, store, known.get("label"))
+        fold._emitted, fold._last, fold.group, fold.ended = known["emitted"], known["last"], known["group"], known["ended"]
+        fold._elsewhere = set(known["elsewhere"])
+        fold._parts = {CLIENT: parts_of(known["client"]), SERVER: parts_of(known["server"])}
+        for key, state in known["connections"].items():
+            fold._connections[key] = connection_from(state, partial(fold._made, key))
+        return fold
+
+    def known(self) -> dict[str, Any]:
+        """What another keeper would have to know to go on from here."""
+        return {
+            "label": self._label, "emitted": self._emitted, "last": self._last, "group": self.group, "ended": self.ended,
+            "elsewhere": sorted(self._elsewhere), "client": text_of(self._parts[CLIENT]), "server": text_of(self._parts[SERVER]),
+            "connections": {key: state_of(one) for key, one in self._connections.items()},
+        }  # fmt: skip
 
     def see(self, record: Record) -> None:
         """Take the next record."""
@@ -104,14 +127,18 @@ class Fold:
 
     def _connection(self, key: str) -> Connection:
         if key not in self._connections:
-            name = f"{self._name}-{key}" if key else self._name
-            run = digest(f"{name}/run".encode())[:16]
-            book = Book(self._emit, digest(name.encode())[:32], run_id=run)
-            self._connections[key] = Connection(book, label=self._label, id=name)
+            self._connections[key] = self._made(key)
         return self._connections[key]
+
+    def _made(self, key: str) -> Connection:
+        name = f"{self._name}-{key}" if key else self._name
+        run = digest(f"{name}/run".encode())[:16]
+        book = Book(self._emit, digest(name.encode())[:32], run_id=run)
+        return Connection(book, label=self._label, id=name)
 
     def _event(self, event: dict[str, Any]) -> None:
         key = event.get("connection", "")
+        self.group = event.get("group", self.group)
         if "frame" in event:
             self._frame(frame_from_json(event["frame"]), key)
         if "failed" in event and key in self._connections:
@@ -145,29 +172,38 @@ class Fold:
         return self._recorder.emit(body, once=Key("mcp", self._name, "chunk", f"{self._emitted:09d}"), **given)
 
 
-def fold_file(descriptor: int, connection: str, store: Store, mark: str, proxy: Proxy) -> bool:
+def fold_file(path: Path, descriptor: int, store: Store, mark: str, proxy: Proxy) -> bool:
     """Write a spool to the store, to its end; return whether all of it is durable.
 
     Args:
-        descriptor: The spool, open.
-        connection: Its connection.
+        path: The spool.
+        descriptor: The same, open.
         store: Where to write.
         mark: Of the store's address.
         proxy: Who may still write to the spool.
     """
-    tail, fold, recorder = Tail(descriptor), None, None
+    connection, known = connection_of(path), rested(path)
+    begin = known.get("offset", 0)
+    tail, fold, recorder, session = Tail(descriptor, begin), None, None, known.get("session")
     try:
+        if known:
+            recorder = Recorder.late(store, known["session"], spool=1_000_000)
+            fold = Fold.again(known, recorder, connection, mark)
         while True:
             records = tail.records()
             if records and fold is None:
                 facts = opening(records)
-                recorder = Recorder.late(store, facts.get("session") or f"mcp/{connection}", spool=1_000_000)
+                session = facts.get("session") or f"mcp/{connection}"
+                recorder = Recorder.late(store, session, spool=1_000_000)
                 fold = Fold(recorder, connection, mark, facts.get("label"))
             for record in records:
                 if fold is not None:
                     fold.see(record)
             if recorder is not None and not _flushed(recorder, proxy):
                 return False
+            if fold is not None and tail.offset - begin > RECLAIM:
+                rest(path, descriptor, tail.offset, {"session": session, **fold.known()})
+                begin = tail.offset
             if not records and not proxy.wait():
                 break
         if fold is None or recorder is None:
@@ -203,10 +239,10 @@ def keep(spool: Spool, url: str, mark: str, wake: int) -> int:
         _reap(spool)
         return 4
     with store:
-        whole = fold_file(spool.descriptor, spool.connection, store, mark, proxy)
+        whole = fold_file(spool.path, spool.descriptor, store, mark, proxy)
         _reap(spool)
         if whole:
-            spool.path.unlink(missing_ok=True)
+            forget(spool.path)
             recover(store, url, but=spool.path)
     return 0 if whole else 4
 
@@ -216,8 +252,8 @@ def recover(store: Store, url: str, but: Path | None = None) -> int:
     done = 0
     for path, descriptor in left_over(url, but):
         try:
-            if fold_file(descriptor, connection_of(path), store, store_mark(url), Proxy(None)):
-                path.unlink(missing_ok=True)
+            if fold_file(path, descriptor, store, store_mark(url), Proxy(None)):
+                forget(path)
                 done += 1
         finally:
             os.close(descriptor)
@@ -238,9 +274,10 @@ def _opened(url: str, proxy: Proxy) -> Store | None:
 
 def _reap(spool: Spool) -> None:
     """End a server whose proxy was killed: its input has ended, and it had time to notice."""
-    group: int | None = None
-    ended = False
-    tail = Tail(spool.descriptor)
+    known = rested(spool.path)
+    group: int | None = known.get("group")
+    ended = bool(known.get("ended"))
+    tail = Tail(spool.descriptor, known.get("offset", 0))
     while records := tail.records():
         for record in records:
             if record.tag == EVENT:

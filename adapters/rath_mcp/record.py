@@ -16,8 +16,8 @@ from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Body, Error, Note, Run, ToolResult
 from rath_mcp import bodies
 from rath_mcp.bodies import meta_of
-from rath_mcp.exchange import Book, Caller, Exchange, Server
-from rath_mcp.frames import Direction, Frame, Numbered, dumps, mapping, shape, to_native
+from rath_mcp.exchange import Book, Caller, Exchange, Server, key_of
+from rath_mcp.frames import Direction, Frame, Numbered, mapping, shape, to_native
 
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _PROTOCOL: Final = "io.modelcontextprotocol/protocolVersion"
@@ -41,15 +41,15 @@ class Connection:
         self.home = home
         self.server = Server()
         self._lock = RLock()
-        self._count = 0
-        self._open: dict[tuple[Direction, str], Exchange] = {}
-        self._tokens: dict[str, Exchange] = {}
-        self._hello: dict[tuple[Direction, str], str] = {}
-        self._before: list[Numbered] = []
+        self.count = 0
+        self.open: dict[tuple[Direction, str], Exchange] = {}
+        self.tokens: dict[str, Exchange] = {}
+        self.hello: dict[tuple[Direction, str], str] = {}
+        self.before: list[Numbered] = []
         """The handshake's frames, kept for the chunk with which the run begins."""
-        self._waiting: list[Numbered] = []
+        self.waiting: list[Numbered] = []
         """What the server sent before it answered the handshake."""
-        self._books: list[Book] = []
+        self.books: list[Book] = []
         self.closed = False
 
     # ---------------------------------------------------------------- frames
@@ -63,11 +63,11 @@ class Connection:
             caller: Who sends it.
         """
         with self._lock:
-            item = Numbered(self.id, self._count, frame)
-            self._count += 1
+            item = Numbered(self.id, self.count, frame)
+            self.count += 1
             kind = shape(frame.message) if frame.decodable else "other"
-            if self._hello and frame.direction == "s2c" and kind != "answer":
-                self._waiting.append(item)
+            if self.hello and frame.direction == "s2c" and kind != "answer":
+                self.waiting.append(item)
                 return
             self._take(kind, frame, [item], book or self.home, caller or Caller())
 
@@ -88,17 +88,17 @@ class Connection:
     def _request(self, frame: Frame, kept: list[Numbered], book: Book, caller: Caller) -> None:
         message, by = mapping(frame.message), frame.direction
         method, params = message["method"], message.get("params")
-        key: tuple[Direction, str] = (by, _key(message["id"]))
+        key: tuple[Direction, str] = (by, key_of(message["id"]))
         version = meta_of(params).get(_PROTOCOL)
         if isinstance(version, str):
             self.server.protocol = version
         if method in bodies.HANDSHAKE and by == "c2s":
-            self._hello[key] = method
-            self._before += kept
+            self.hello[key] = method
+            self.before += kept
             self.server.client = mapping(params).get("clientInfo", self.server.client)
             return
-        if key in self._open:
-            self._fail(self._open[key], "superseded")
+        if key in self.open:
+            self._fail(self.open[key], "superseded")
         server_run = self._begin(book)
         run = caller.run.id if caller.run is not None else book.run_id
         above = caller.run.span if caller.run is not None else server_run
@@ -108,10 +108,10 @@ class Connection:
             id=message["id"], by=by, method=method, params=params, at=_at(frame), book=book, run=run,
             call_id=f"{self.id}:{side}{key[1]}", span=span, frames=kept,
         )  # fmt: skip
-        self._open[key] = exchange
+        self.open[key] = exchange
         token = meta_of(params).get("progressToken")
         if token is not None:
-            self._tokens[by + _key(token)] = exchange
+            self.tokens[by + key_of(token)] = exchange
         if exchange.is_call:
             attributes = {"jsonrpc.request.id": str(message["id"]), "rath.mcp.connection": self.id, **caller.attributes}
             if self.server.protocol is not None:
@@ -133,11 +133,11 @@ class Connection:
         answer = mapping(frame.message)
         asker: Direction = "c2s" if frame.direction == "s2c" else "s2c"
         key, basis = self._match(asker, answer["id"])
-        hello = self._hello.pop(key, None)
+        hello = self.hello.pop(key, None)
         if hello is not None:
             self._greeted(hello, answer, kept)
             return
-        exchange = self._open.pop(key, None)
+        exchange = self.open.pop(key, None)
         if exchange is None:
             why = "it answers no open request"
             self._note("answer", kept, None, {"rath.mcp.unmatched": why}, frame)
@@ -159,14 +159,14 @@ class Connection:
         message = mapping(frame.message)
         method, params = message["method"], mapping(message.get("params"))
         if method == "notifications/cancelled":
-            exchange = self._open.get(self._match(frame.direction, params.get("requestId"))[0])
+            exchange = self.open.get(self._match(frame.direction, params.get("requestId"))[0])
             if exchange is not None:
                 why = params.get("reason")
                 self._fail(exchange, bodies.cancel_reason(params), kept, _at(frame), why if isinstance(why, str) else None)
                 return
         elif method == "notifications/progress" and "progressToken" in params:
             asker: Direction = "c2s" if frame.direction == "s2c" else "s2c"
-            exchange = self._tokens.get(asker + _key(params["progressToken"]))
+            exchange = self.tokens.get(asker + key_of(params["progressToken"]))
             if exchange is not None and len(exchange.progress) < PROGRESS_LIMIT:
                 told = {key: value for key, value in params.items() if key != "progressToken"}
                 exchange.progress.append({"at": _at(frame), **told})
@@ -191,7 +191,7 @@ class Connection:
             detail: What the client was told, or said.
         """
         with self._lock:
-            exchange = self._open.get(("c2s", _key(request_id)))
+            exchange = self.open.get(("c2s", key_of(request_id)))
             if exchange is not None:
                 self._fail(exchange, reason, detail=detail)
             return exchange is not None
@@ -220,16 +220,16 @@ class Connection:
             if self.closed:
                 return
             self.closed = True
-            left = len(self._open) + len(self._hello)
-            if self._hello or self._before or self._waiting:
-                self._hello.clear()
+            left = len(self.open) + len(self.hello)
+            if self.hello or self.before or self.waiting:
+                self.hello.clear()
                 self._begin(self.home)
                 self._release()
-            for exchange in list(self._open.values()):
+            for exchange in list(self.open.values()):
                 self._fail(exchange, reason, at=at)
             if error is None and left and reason != "client_closed":
                 error = f"{reason} with {left} request(s) open"
-            for book in self._books:
+            for book in self.books:
                 body = Run(
                     phase="end", name=self._name, type="server", status="error" if error else "ok", error=error,
                     tools=tuple(self.server.tools.values()) or tuple(self.server.lists), attributes=self.server.attributes(),
@@ -239,7 +239,7 @@ class Connection:
     def _fail(
         self, exchange: Exchange, reason: str, kept: Sequence[Numbered] = (), at: int | None = None, detail: str | None = None
     ) -> None:
-        self._open.pop((exchange.by, _key(exchange.id)), None)
+        self.open.pop((exchange.by, exchange.key), None)
         self._forget(exchange)
         at = now() if at is None else at
         frames = [*exchange.frames, *kept]
@@ -259,7 +259,7 @@ class Connection:
         return self.server.name or self.label or "mcp"
 
     def _greeted(self, method: str, answer: Mapping[str, Any], kept: list[Numbered]) -> None:
-        self._before += kept
+        self.before += kept
         result = mapping(answer.get("result"))
         if not result:  # a server of the older era refuses server/discover: initialize follows
             return
@@ -281,10 +281,10 @@ class Connection:
 
     def _release(self) -> None:
         """Write what had to wait for the handshake."""
-        if self._before:  # the run had begun without it
-            self._note("handshake", self._before, self.home)
-            self._before = []
-        waiting, self._waiting = self._waiting, []
+        if self.before:  # the run had begun without it
+            self._note("handshake", self.before, self.home)
+            self.before = []
+        waiting, self.waiting = self.waiting, []
         for item in waiting:
             kind = shape(item.frame.message) if item.frame.decodable else "other"
             self._take(kind, item.frame, [item], self.home, Caller())
@@ -306,9 +306,9 @@ class Connection:
         book.run = SpanContext(above.span.trace_id if above else book.trace_id, new_id(8), above.span.span_id if above else None)
         frames: list[Numbered] = []
         if book is self.home:
-            frames, self._before = self._before, []
+            frames, self.before = self.before, []
         first = frames[0].frame.at if frames else None
-        self._books.append(book)
+        self.books.append(book)
         body = Run(
             phase="begin", name=self._name, type="server", parent=above.id if above else None, native_id=self.id,
             system_instructions=self.server.instructions, attributes=self.server.attributes(),
@@ -318,16 +318,16 @@ class Connection:
 
     def _match(self, asker: Direction, request_id: Any) -> tuple[tuple[Direction, str], str | None]:
         """Find a request by the id of its answer; some servers turn numbers into text, and the SDKs accept that."""
-        key = (asker, _key(request_id))
-        if key not in self._open and key not in self._hello and isinstance(request_id, str) and request_id.isdecimal():
-            number = (asker, _key(int(request_id)))
-            if number in self._open or number in self._hello:
+        key = (asker, key_of(request_id))
+        if key not in self.open and key not in self.hello and isinstance(request_id, str) and request_id.isdecimal():
+            number = (asker, key_of(int(request_id)))
+            if number in self.open or number in self.hello:
                 return number, "inferred"
         return key, None
 
     def _forget(self, exchange: Exchange) -> None:
-        for token in [token for token, found in self._tokens.items() if found is exchange]:
-            del self._tokens[token]
+        for token in [token for token, found in self.tokens.items() if found is exchange]:
+            del self.tokens[token]
 
     def _note(
         self,
@@ -346,11 +346,6 @@ class Connection:
         origin = {"adapter": "rath_mcp", "framework": "mcp", "version": self.server.protocol or "unknown"}
         native = to_native(kept, self.server.protocol or "") if kept else None
         book.emit(body, run=run, at=at, origin=origin, span=span, native=native)
-
-
-def _key(request_id: Any) -> str:
-    """Tell the id 3 from the id "3"."""
-    return str(request_id) if type(request_id) is int else dumps(request_id).decode()
 
 
 def _at(frame: Frame) -> int:

@@ -100,13 +100,14 @@ class Spool:
 class Tail:
     """The reading end of a spool that may still grow."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, offset: int = 0) -> None:
         self._descriptor = descriptor
-        self._offset = 0
+        self.offset = offset
+        """Where the next record begins."""
 
     def records(self, most: int = _PIECE) -> list[Record]:
         """Return the next whole records, about ``most`` bytes of them; an empty list when there are none (yet)."""
-        data = os.pread(self._descriptor, most, self._offset)
+        data = os.pread(self._descriptor, most, self.offset)
         found: list[Record] = []
         at = 0
         while at + HEAD.size <= len(data):
@@ -118,7 +119,7 @@ class Tail:
                 break
             found.append(Record(tag, t, data[at + HEAD.size : end]))
             at = end
-        self._offset += at
+        self.offset += at
         return found
 
 

@@ -18,7 +18,8 @@ from rath_bridge.model.kinds import Run, ToolResult
 from rath_bridge.session import Session
 from rath_mcp.asked import Asked, Json
 from rath_mcp.encode import encode, kept
-from rath_mcp.frames import Frame, dumps, mapping, shape
+from rath_mcp.exchange import key_of as key
+from rath_mcp.frames import Frame, mapping, shape
 
 HANDSHAKE: Final = ("initialize", "server/discover")
 _GIVEN_UP: Final = frozenset({"timeout", "cancelled", "client_closed", "record_ended", "client_error"})
@@ -163,25 +164,25 @@ class _Line:
                 connection=self._name, run=chunk.run, chunks=(chunk.id,),
             )  # fmt: skip
             if kind == "request":
-                self._open[_id(message)] = one
-                self._found.append((_id(message), one))
+                self._open[key(message["id"])] = one
+                self._found.append((key(message["id"]), one))
             elif one.method != "notifications/cancelled":
                 self._last = one
         elif kind == "answer" and not ours:
-            one = self._open.pop(_id(message), None) or self._open.pop(str(message["id"]), None)
+            one = self._open.pop(key(message["id"]), None) or self._open.pop(str(message["id"]), None)
             if one is not None:
                 one.answer = {key: message[key] for key in ("result", "error") if key in message}
                 one.chunks = tuple(dict.fromkeys((*one.chunks, chunk.id)))
                 self._last = one
         elif kind == "request":
-            question = self._asked[_id(message)] = Asked(message["method"], message.get("params"))
+            question = self._asked[key(message["id"])] = Asked(message["method"], message.get("params"))
             if self._open:
                 next(reversed(self._open.values())).told.append(question)
             elif self._last is not None and self._last.method.startswith("notifications/"):
                 self._keep(self._last)
                 self._last.told.append(question)
         elif kind == "answer":
-            question = self._asked.pop(_id(message), None)
+            question = self._asked.pop(key(message["id"]), None)
             if question is not None:
                 question.answer = {key: message[key] for key in ("result", "error") if key in message}
         elif kind == "notification":
@@ -202,9 +203,3 @@ class _Line:
         """A notification of the client is an exchange where the server did something because of it."""
         if notice.method.startswith("notifications/") and not notice.told and not notice.after:
             self._found.append(("", notice))
-
-
-def _id(message: Mapping[str, Any]) -> str:
-    """Tell the id 3 from the id "3", as the recorder does."""
-    value = message["id"]
-    return str(value) if type(value) is int else dumps(value).decode()

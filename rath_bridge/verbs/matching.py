@@ -17,6 +17,7 @@ from rath_bridge.model.encoding import decode, parsed, references
 from rath_bridge.model.kinds import RESERVED
 
 Fetch = Callable[[Sequence[Digest]], Mapping[Digest, bytes]]
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9 _,;:=@/-]+")
 _AGENTS: Final = ("agent", "from_agent", "to_agent", "router")
 _TOOL_KINDS: Final = frozenset({"tool_call", "tool_result", "message", "approval", "handoff"})
 
@@ -60,6 +61,18 @@ class Matcher:
     run_name: Callable[[Chunk], str | None] = lambda _: None
     """Name of the run that a chunk belongs to, where the body does not say who."""
     _texts: dict[Digest, bool] = field(default_factory=dict[Digest, bool])
+    _plain: bytes | None = None
+    """A pattern that is plain ASCII words stands in a body's bytes as it is: most chunks need not be read for it."""
+    _tools: tuple[bytes, ...] = ()
+    """So do ASCII names of tools."""
+
+    def __post_init__(self) -> None:
+        """Prepare what is looked for in the bytes."""
+        pattern = self.wanted.grep
+        if pattern is not None and _PLAIN.fullmatch(pattern.pattern):
+            self._plain = pattern.pattern.lower().encode()
+        if all(_PLAIN.fullmatch(name) for name in self.wanted.tools):
+            self._tools = tuple(name.encode() for name in self.wanted.tools)
 
     def __call__(self, chunk: Chunk) -> bool:
         """Tell whether it is asked for; what was erased can only match by its envelope."""
@@ -82,6 +95,8 @@ class Matcher:
 
     def _names_tool(self, chunk: Chunk) -> bool:
         if chunk.kind not in _TOOL_KINDS or chunk.body_bytes is None:
+            return False
+        if self._tools and not any(name in chunk.body_bytes.lower() for name in self._tools):
             return False
         if chunk.kind == "message" and b'"tool_call' not in chunk.body_bytes:
             return False
@@ -109,6 +124,8 @@ class Matcher:
 
     def _says(self, chunk: Chunk, pattern: re.Pattern[str]) -> bool:
         if chunk.body_bytes is None:
+            return False
+        if self._plain is not None and b'"$rath"' not in chunk.body_bytes and self._plain not in chunk.body_bytes.lower():
             return False
         body = _values(chunk)
         stack: list[Any] = [value for key, value in body.items() if key not in RESERVED]

@@ -18,6 +18,7 @@ from rath_bridge.model.report import align, manifest_of
 from rath_bridge.testing.strategies import session_of, transcripts
 from tests.handover.probes import PNG, answer, assistant, user
 from tests.handover.stacks import handed
+from tests.handover.test_table import valid
 
 
 def made(*said: Message | ToolResult) -> rb.Session:
@@ -139,3 +140,32 @@ def test_what_the_framework_said_itself_goes_home_as_it_was() -> None:
     native, report = rb.encode(s, "openai_agents")
     assert native == items
     assert report.exact
+
+
+# ---------------------------------------------------------------- what people met elsewhere
+
+
+def test_a_claude_code_session_goes_on_elsewhere_as_a_briefing() -> None:
+    """farion1231/cc-switch 5305, stablyai/orca 21965: tool calls do not map, so the next agent wants to be told what was done."""
+    from rath_bridge.interchange import claude_code
+    from tests.interchange.test_agent_logs import CLAUDE
+
+    s = rb.open_store("memory:").create("log").append(*claude_code.decode(CLAUDE)).append(rb.message("user", "go on, please"))
+    for target in TARGETS:
+        native, report = handed(s, target, "briefing")
+        assert len(native) == 3, (
+            "the briefing, and what the user said last, picture and all: no foreign call in the next model's mouth"
+        )
+        assert len(report.manifest[0].stands_for) == len(s.messages()) - 2
+    calls = [part.name for one in s.messages() for part in one.parts if isinstance(part, ToolCallPart)]
+    assert calls
+    assert all(f"calls {name}(" in text_of(s) for name in calls)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_id_that_another_provider_made_is_taken(target: str) -> None:
+    """microsoft/autogen 6377, vercel/ai 8132, langmanus 119: an id of 41 to 83 characters from one model is refused by the next."""
+    for length in (41, 46, 64, 65, 83):
+        s = made(user("go"), assistant(ToolCallPart("w" * length, "look", {})), answer("w" * length))
+        native, _ = handed(s, target)
+        valid(list(native), target)

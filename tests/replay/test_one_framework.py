@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, function_tool
+from agents import Agent, RunConfig, Runner, function_tool
 from agents.testing import ScriptedModel
 
 import rath_bridge as rb
 from rath_bridge.store.protocol import Ref
-from rath_openai_agents import RathRunHooks, RecordingModel, wrap
+from rath_openai_agents import RathRunHooks, RecordingModel, install, wrap
 from tests.openai_agents.scripted import call, say, step
 
 RAN: list[str] = []
@@ -83,3 +83,67 @@ async def test_a_changed_prompt_is_named(store: rb.Store) -> None:
     assert "hello" in report.divergence.found
     assert "hi" in report.divergence.expected
     assert state(store) == before
+
+
+@pytest.mark.parametrize("group", ["trip-1", None], ids=["named by the program", "named by chance"])
+async def test_a_program_that_names_no_session_is_replayed(store: rb.Store, group: str | None) -> None:
+    """Its session is named after the framework's own id, which may be another one in each run."""
+
+    def run(model: Any) -> Any:
+        async def go() -> Any:
+            install(store, replace=True)
+            solo = agent(RecordingModel(model, store))
+            return (await Runner.run(solo, "hi", hooks=RathRunHooks(store), run_config=RunConfig(group_id=group))).final_output
+
+        return go
+
+    await run(ScriptedModel(steps(), emit_traces=True))()
+    (s,) = store.sessions()
+    before, RAN[:] = state(store), []
+    report = await rb.areplay(s.latest(), run(never()))
+    assert (report.equal, report.served, report.value, RAN) == (True, 3, "It is sunny.", []), str(report)
+    assert state(store) == before
+
+
+async def test_a_replay_inside_of_a_recording_writes_nothing_there(store: rb.Store) -> None:
+    """A person replays in the middle of something that is recorded: neither session hears of it."""
+    await program(store, ScriptedModel(steps()))()
+    with rb.record(store, "mine") as recorder, recorder.run("work"):
+        before, RAN[:] = state(store), []
+        model = RecordingModel(never(), recorder)  # it holds the recorder itself
+
+        async def run() -> Any:
+            with rb.record(store, "ticket"):
+                return (await Runner.run(agent(model), "hi", hooks=RathRunHooks(store))).final_output
+
+        report = await rb.areplay(store.session("ticket"), run)
+        assert (report.served, report.live, RAN) == (3, 0, []), str(report)
+        recorder.flush()
+        assert {ref.session: ref.head for ref in state(store)[0] if ref.session == "ticket"} == {
+            ref.session: ref.head for ref in before[0] if ref.session == "ticket"
+        }
+        assert [c.kind for c in store.session("mine")] == ["session", "run"]
+
+
+def test_other_sessions_can_be_read_and_not_written(store: rb.Store) -> None:
+    """The overlay: what a program reads beside its record is there, and what it writes stays in memory."""
+    notes = store.create("notes").append(rb.message("user", "be kind"))
+    lines: list[int] = []
+
+    def run() -> str:
+        with rb.record(store, "job") as recorder:
+            kept = store.session("notes")
+            recorder.append(rb.message("user", kept.messages()[0].text))
+            kept.append(rb.message("user", "and quick"))
+            lines.append(len(store.session("notes")))
+            assert "job" in store
+            assert {s.name for s in store.sessions()} == {"job", "notes"}
+            return kept.fork("x").name
+
+    assert run() == "notes@x"
+    head = store.session("notes").head
+    report = rb.replay(store.session("job"), run)
+    assert report.error is not None, "the branch notes@x exists by now, in the store below as well"
+    assert "NameInUseError" in report.error
+    assert (store.session("notes").head, lines) == (head, [3, 4])
+    assert notes.head != head

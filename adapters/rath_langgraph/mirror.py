@@ -254,6 +254,10 @@ class Copies:
         held = self._held
         return [found[0] if (found := held.get(name)) is not None else None for name in names]
 
+    def holds(self, name: bytes) -> bool:
+        """Whether this one is held."""
+        return name in self._held
+
     def keep(self, name: bytes, message: object, size: int) -> None:
         """Keep a message that a serde gave for these bytes; the ones that came first go."""
         made = loaded(message)

@@ -46,6 +46,8 @@ from rath_langgraph.threads import FRAMEWORK, Line, Stages, Threads, settle
 _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 _PAGE: Final = 128
 """Index entries read at once while listing."""
+_AHEAD: Final = 32
+"""Checkpoints whose values are read at once while listing."""
 
 
 class RathSaver(BaseCheckpointSaver[Any]):
@@ -173,16 +175,17 @@ class RathSaver(BaseCheckpointSaver[Any]):
         exact = configurable.get("checkpoint_id")
         size = None if limit is None or wanted else limit * 6 + 8
         groups = merge(*(self._groups(*scope, edge, exact, size) for scope in scopes), key=lambda g: g[0], reverse=True)
-        count = 0
-        for _, found, ns, entries in groups:
-            if limit is not None and count >= limit:
-                return
-            if wanted and not self._matches(entries, wanted):
-                continue
-            made = self._tuple(found, ns, entries)
-            if made is not None:
-                count += 1
-                yield made
+        count, threads = 0, self._threads
+        while page := list(islice(groups, _AHEAD if limit is None else min(_AHEAD, limit - count))):
+            chosen = [group for group in page if not wanted or self._matches(group[3], wanted)]
+            if len(chosen) > 1:
+                bodies = (c.body_bytes for _, _, _, entries in chosen for _, c in entries if c.body_bytes is not None)
+                threads.shelf.warm(bodies, threads.copies.holds)
+            for _, found, ns, entries in chosen:
+                made = self._tuple(found, ns, entries)
+                if made is not None:
+                    count += 1
+                    yield made
 
     def _groups(
         self, thread_id: str, namespace: str, before: str | None = None, exact: str | None = None, size: int | None = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Final
 
+from rath_bridge.errors import CorruptStoreError, MissingObjectError
 from rath_bridge.model.digests import Digest
+from rath_bridge.store.erasing import closure
 from rath_bridge.store.protocol import Reader
 
 LIMIT: Final = 32 * 1024 * 1024
@@ -42,6 +45,17 @@ class Shelf:
             self.keep(more)
             found.update(more)
         return found
+
+    def warm(self, bodies: Iterable[bytes], known: Callable[[bytes], bool]) -> None:
+        """Bring all that some bodies stand on, in a few queries for any number of them.
+
+        Args:
+            bodies: Of checkpoints and tasks.
+            known: Tells which items need not be read.
+        """
+        with suppress(MissingObjectError, CorruptStoreError):  # who reads it is told where
+            names = list(closure(bodies, self))
+            self([name for name in names if not known(bytes.fromhex(name))])
 
     def keep(self, objects: Mapping[Digest, bytes]) -> None:
         """Put objects on the shelf that the store holds; the ones that were not used longest go."""

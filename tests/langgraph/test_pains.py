@@ -21,6 +21,7 @@ from langgraph.types import Command, interrupt
 
 import rath_bridge as rb
 from rath_bridge.session import Store
+from rath_bridge.store import sqlite
 from rath_langgraph import RathSaver
 from rath_langgraph import saver as saver_module
 from tests.langgraph.graphs import chat, echo, thread
@@ -124,6 +125,23 @@ def test_7263_listing_reads_the_index_once(store: Store, monkeypatch: pytest.Mon
         monkeypatch.setattr(store.backend, name, counted(name))
     assert len(list(RathSaver(store).list(thread(), limit=20))) == 20
     assert asked == {"scan": 1}
+
+
+def test_7263_listing_more_takes_no_more_queries(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = sqlite._Tx.all
+    with rb.open_store(sqlite_url) as store:
+        app = chat(echo, checkpointer=RathSaver(store))
+        for n in range(12):
+            app.invoke({"messages": [("user", str(n))]}, thread())
+        monkeypatch.setattr(sqlite._Tx, "all", lambda tx, sql, params=(): (asked.append(sql), real(tx, sql, params))[1])
+        counts: list[int] = []
+        for limit in (5, 20, 32):
+            asked.clear()
+            assert len(list(RathSaver(store).list(thread(), limit=limit))) == limit
+            counts.append(len(asked))
+    assert max(counts) <= 20
+    assert max(counts) - min(counts) <= 4  # a tree that is deeper by a level
 
 
 def test_8136_two_applications_share_one_file(sqlite_url: str) -> None:

@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 
 import rath_bridge as rb
 from rath_bridge.errors import ErasedError, MissingChunkError
+from rath_bridge.interchange.transfer import PacketOrigin, transfer
 from rath_bridge.maintenance import find_text, prune, redact, where_used
 from rath_bridge.model.chunk import Draft, Key, Native, draft, format_time, now
 from rath_bridge.model.digests import digest
 from rath_bridge.model.encoding import BlobRef
 from rath_bridge.model.kinds import Note, Redaction, Run
+from rath_bridge.model.reaching import ABSENT
 from rath_bridge.model.trees import list_tree
 from rath_bridge.session import Session, Store
+from rath_bridge.store.arriving import Arrival, Landing
 from tests.cli_store import run as cli
 
 SECRET = "Katharina Blum, Kölner Straße 7"
@@ -111,6 +114,23 @@ def test_an_item_of_a_state_goes_and_the_rest_of_the_state_stays(store: Store) -
     assert store.backend.objects([digest(item) for item in ITEMS[:-1]])
     assert store.session("ticket")[s.position - 1].values["text"] == "a state"
     assert list(store.fsck()) == []
+
+
+def test_what_was_erased_stays_erased_when_the_history_goes_elsewhere(store: Store, tmp_path: Path) -> None:
+    s = history(store)
+    redact(store, [s[1].id], objects=[digest(ITEMS[-1])], reason="r")
+    packet = rb.export_packet(store.sessions(), tmp_path / "p.zip")
+    assert rb.verify_packet(packet, head=s.head).ok
+    for there in (rb.open_store("memory:"), rb.open_store(f"sqlite:///{tmp_path / 'there.db'}")):
+        transfer(PacketOrigin(packet), there)
+        assert list(there.fsck(head=s.head)) == []
+        assert there.session("ticket")[1].body_bytes is None
+        there.close()
+    with rb.open_store("memory:") as there:  # without the notice, the absence is a fault
+        lines = [ref for ref in store.backend.refs() if ref.session == "ticket"]
+        chunks = [c for c in store.backend.line(lines[0].head) if c.kind != "redaction"]
+        there.backend.ingest([Arrival(c, {}) for c in chunks], [Landing("ticket", "main", None, chunks[-1].id)])
+        assert any(found.problem == ABSENT for found in there.fsck())
 
 
 def test_index_entries_lead_to_what_is_erased_until_they_are_forgotten(store: Store) -> None:

@@ -14,6 +14,7 @@ from rath_bridge.model.trees import children
 
 Fetch = Callable[[Iterable[Digest]], Mapping[Digest, bytes]]
 
+ABSENT: Final = "it is referred to, but is not there"
 _BATCH: Final = 64
 _BATCH_BYTES: Final = 4 << 20
 
@@ -148,7 +149,7 @@ def _read(names: list[Digest], fetch: Fetch) -> dict[Digest, bytes | str | None]
             if isinstance(error, ErasedError):
                 return {names[0]: None}
             missing = isinstance(error, MissingObjectError)
-            return {names[0]: "it is referred to, but is not there" if missing else f"it cannot be read ({error})"}
+            return {names[0]: ABSENT if missing else f"it cannot be read ({error})"}
     found: dict[Digest, bytes | str | None] = {}
     for name in names:
         found |= _read([name], fetch)

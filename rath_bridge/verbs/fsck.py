@@ -13,7 +13,7 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import body_of
-from rath_bridge.model.reaching import Memo, Reference, body_references, reach
+from rath_bridge.model.reaching import ABSENT, Memo, Reference, body_references, reach
 from rath_bridge.store.protocol import Reader, Ref
 from rath_bridge.verbs.pairing import CallEvent, Pairing, call_events
 
@@ -66,6 +66,7 @@ def fsck(reader: Reader, *, heads: Sequence[Digest] | None = None, head: Digest 
     names = {ref.head: ref.name for ref in reversed(refs)}
     for start in dict.fromkeys([ref.head for ref in refs] if heads is None else heads):
         yield from check.history(start, names.get(start, start[:12]))
+    yield from check.absent()
     for ref in refs:
         yield from check.ref(ref)
     if head is not None and head not in check.seen:
@@ -81,6 +82,13 @@ class _Check:
         """Every checked chunk, with its stretch."""
         self._objects = Memo()
         self._pairing = Pairing()
+        self._told: set[str] = set()
+        """Objects that a redaction on record names as erased."""
+        self._absent: list[Finding] = []
+
+    def absent(self) -> Iterator[Finding]:
+        """Objects that are not there, unless a redaction tells why; once everything was walked."""
+        yield from (finding for finding in self._absent if finding.object not in self._told)
 
     def history(self, head: Digest, where: str) -> Iterator[Finding]:
         """Check a line and all that was merged into it."""
@@ -135,6 +143,7 @@ class _Check:
                     references.append((chunk, place, list(_references(body))))
                     events += reversed(call_events(chunk, body))
                     _targets(chunk, body, place, targets)
+                    self._told |= _erased(chunk, body)
                     renamed |= _renamed(chunk, body)
                 self.seen[chunk.id] = stretch
                 todo += [(parent, f"{where}[{position}], merged") for parent in chunk.parents[1:]]
@@ -221,7 +230,11 @@ class _Check:
             if reached.problem is not None:
                 name = reached.reference.digest
                 at = next((place for _, place, found in references if any(r.digest == name for r in found)), None)
-                yield Finding(name, reached.problem, at or f"in a tree of {references[-1][1]} to {references[0][1]}")
+                finding = Finding(name, reached.problem, at or f"in a tree of {references[-1][1]} to {references[0][1]}")
+                if reached.problem == ABSENT:
+                    self._absent.append(finding)
+                else:
+                    yield finding
 
     def _exists(self, name: Digest) -> bool:
         try:
@@ -284,6 +297,12 @@ def _renamed(chunk: Chunk, body: Any) -> set[Digest]:
     """Old digests under which the bodies of a detached line name chunks of their own line."""
     value: Any = cast("dict[str, Any]", body).get("renamed") if chunk.kind == "session" and type(body) is dict else None
     return set(cast("dict[str, Any]", value)) if isinstance(value, dict) else set()
+
+
+def _erased(chunk: Chunk, body: Any) -> set[str]:
+    """Objects that a redaction names."""
+    value: Any = cast("dict[str, Any]", body).get("objects") if chunk.kind == "redaction" and type(body) is dict else None
+    return {name for name in cast("list[Any]", value) if isinstance(name, str)} if isinstance(value, list) else set()
 
 
 def _raw(chunk: Chunk, place: str) -> Iterator[Finding]:

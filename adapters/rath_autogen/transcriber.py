@@ -45,6 +45,8 @@ def describe(runner: Any) -> Runner:
     facts: dict[str, Any] = {"class": type(runner).__name__, "description": getattr(runner, "description", None)}
     if members:
         facts["participants"] = [{"name": a.name, "class": type(a).__name__, "description": a.description} for a in members]
+    elif hasattr(runner, "_team") or any(hasattr(tool, "_task_runner") for tool in getattr(runner, "_tools", None) or ()):
+        facts["order"] = "member"  # agents inside of it are heard late: order counts for each of them alone
     systems: Sequence[Any] = getattr(runner, "_system_messages", None) or ()
     tools = [*(getattr(runner, "_tools", None) or ()), *(getattr(runner, "_handoff_tools", None) or ())]
     return Runner(

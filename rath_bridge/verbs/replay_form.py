@@ -110,7 +110,8 @@ class Renumber:
             self._begin(chunk.run, values)
         actor = self._actor(chunk.run)
         if chunk.run in self._teams and (who := values.get(_SPEAKER.get(chunk.kind, ""))):
-            actor = f"{actor}/{who}"  # its members work side by side; what one heard of the others is in its prompts
+            # Its members work side by side, and who listens to them is late: what one heard of the others is in its prompts.
+            actor = f"{actor}/{who} asks" if chunk.kind == "inference" else f"{actor}/{who}"
             values.pop("position", None)
         scope = self._roots.get(chunk.run, chunk.run) if chunk.run else ""
 
@@ -173,7 +174,7 @@ class Renumber:
         place = attributes.get("place")
         if "namespace" in attributes:  # its checkpoints may be written when the graph around goes on
             self._floating.add(run)
-        if values.get("type") == "team":
+        if values.get("type") == "team" or (type(attributes) is dict and "order" in attributes):
             self._teams.add(run)
         if isinstance(place, str):  # known, whoever began first
             path = f"{path}[{place}]"

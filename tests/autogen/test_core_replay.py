@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core.memory import ListMemory, Memory, MemoryContent, MemoryQueryResult, UpdateContextResult
@@ -19,7 +19,7 @@ import rath_bridge as rb
 from rath_autogen import RecordingChatCompletionClient, wrap
 from rath_bridge.store.protocol import Ref
 from tests.autogen import test_replay as made
-from tests.autogen.scripted import asks, client
+from tests.autogen.scripted import INFO, asks, client
 from tests.autogen.test_replay import KINDS, agent, model, paid, pay, round_robin, tools
 
 
@@ -241,18 +241,48 @@ async def test_classes_that_are_loaded_while_it_runs_answer_from_the_record(stor
     assert (report.equal, report.served) == (True, 1), str(report)
 
 
+class Slow(type(client())):  # type: ignore[misc]
+    """A model that takes its time, so that everybody is heard before the next one is asked."""
+
+    async def create(self, *args: Any, **options: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await super().create(*args, **options)
+
+
+def slow(live: bool, *answers: Any) -> Any:
+    return RecordingChatCompletionClient(Slow(list(answers) if live else [], INFO))
+
+
+def slow_team(live: bool) -> Any:
+    model = slow(live, asks("pay", '{"n": 3}'), "done")
+    return RoundRobinGroupChat([AssistantAgent("a", model, tools=[pay], reflect_on_tool_use=True)], max_turns=1)
+
+
+def slow_inside(live: bool) -> Any:
+    inner = AssistantAgent(
+        "inner", slow(live, asks("pay", '{"n": 1}', "i1"), "inner says"), tools=[pay], reflect_on_tool_use=True
+    )
+    asked = slow(live, asks("inner", '{"task": "look"}'), "done")
+    return AssistantAgent("outer", asked, tools=[AgentTool(inner)], reflect_on_tool_use=True)
+
+
+def slow_society(live: bool) -> Any:
+    return SocietyOfMindAgent("mind", slow_team(live), slow(live, "said"))
+
+
+@pytest.mark.parametrize("make", [slow_team, slow_inside, slow_society])
+async def test_how_soon_a_listener_hears_makes_no_difference(store: rb.Store, make: Callable[[bool], Any]) -> None:
+    await program(store, make, True)()
+    report = await rb.areplay(store.session("ticket"), program(store, make, False))
+    assert (report.equal, report.unused) == (True, ()), str(report)
+
+
 async def test_members_that_worked_side_by_side_are_heard_in_the_same_order(store: rb.Store) -> None:
     """A graph that forks: b was slow then, and is served at once now."""
 
-    class Slow(type(client())):  # type: ignore[misc]
-        async def create(self, *args: Any, **options: Any) -> Any:
-            await asyncio.sleep(0.05)
-            return await super().create(*args, **options)
-
     def fan(live: bool) -> Any:
-        slow = RecordingChatCompletionClient(Slow(["from b"] if live else []))
         a, c = agent("a", live, "go"), agent("c", live, "from c")
-        b, d = AssistantAgent("b", slow), agent("d", live, "joined")
+        b, d = AssistantAgent("b", slow(live, "from b")), agent("d", live, "joined")
         build = DiGraphBuilder().add_node(a).add_node(b).add_node(c).add_node(d)
         build.add_edge(a, b).add_edge(a, c).add_edge(b, d).add_edge(c, d)
         return GraphFlow([a, b, c, d], build.build())

@@ -156,3 +156,17 @@ def test_the_session_server_shows_both_lines_the_same_over_stdio_and_http(second
                 assert found == drive(python, calls, [*CLI, "serve", "--store", url], tmp_path)
                 assert (found[0], len(found[2]["structuredContent"]["chunks"])) == (protocol, 1)
             listener.shutdown()
+
+
+def test_a_client_of_the_other_sdk_line_is_recorded_and_replayed(second: str, tmp_path: Path) -> None:
+    """``record_client``, ``record_clients`` and ``rb.replay`` under SDK 2.x, in both eras."""
+    told = tmp_path / "rath_bridge-0.dist-info"  # what an installation would tell of the adapter
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: rath-bridge\nVersion: 0\n")
+    (told / "entry_points.txt").write_text("[rath_bridge.adapters]\nmcp = rath_mcp\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters"), str(tmp_path)])}
+    script = str(Path(__file__).parent / "both_lines.py")
+    done = subprocess.run([second, script, second], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = {"calls": [["convert_time", "ok"]], "equal": True, "same": True, "reached": 0, "live": 1, "lived": True}
+    assert json.loads(done.stdout) == {"by-hand": expected, "client": expected}

@@ -1,0 +1,63 @@
+"""A program that records its MCP calls and is replayed, under SDK 2.x (1.x has test_core_replay): ``python both_lines.py PYTHON``.
+
+The first argument is a Python with mcp-server-time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import mcp
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+import rath_bridge as rb
+from rath_mcp import record_client, record_clients
+
+PYTHON = sys.argv[1]
+NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+store = rb.open_store("memory:")
+
+
+def server(command: str) -> StdioServerParameters:
+    return StdioServerParameters(command=command, args=["-m", "mcp_server_time", "--local-timezone", "UTC"])
+
+
+async def session_by_hand(command: str) -> str:
+    with rb.record(store, "by-hand") as recorder, recorder.run("agent"):
+        async with stdio_client(server(command)) as streams, ClientSession(*streams) as client:
+            record_client(client)
+            await client.initialize()
+            await client.list_tools()
+            return (await client.call_tool("convert_time", NOON)).content[0].text  # type: ignore[union-attr]
+
+
+async def client_of_2x(command: str) -> str:
+    kind: Any = mcp.Client  # type: ignore[attr-defined]
+    with rb.record(store, "client") as recorder, record_clients(), recorder.run("agent"):
+        async with kind(server(command)) as client:
+            await client.list_tools()
+            return (await client.call_tool("convert_time", NOON)).content[0].text
+
+
+async def check(name: str, program: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+    first = await program(PYTHON)
+    session = store.session(name)
+    begin = next(chunk for chunk in session if chunk.kind == "run" and getattr(chunk.body, "type", None) == "server")
+    again = await rb.areplay(session, lambda: program("/no/such/command"))
+    live = await rb.areplay(session, lambda: program(PYTHON), until=begin, then="live", allow_effects=True)
+    return {
+        "calls": [[call.name, call.status] for call in session.calls()], "equal": again.equal, "same": again.value == first,
+        "reached": again.live, "live": live.live, "lived": live.value == first,
+    }  # fmt: skip
+
+
+async def main() -> None:
+    found = {"by-hand": await check("by-hand", session_by_hand), "client": await check("client", client_of_2x)}
+    sys.stdout.write(json.dumps(found))
+
+
+asyncio.run(main())

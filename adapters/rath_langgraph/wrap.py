@@ -196,6 +196,10 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return now.append(*decode(cast("list[Any]", said)[len(messages) :]), on_conflict="serialise")
 
 
+# ``StateGraph.add_node`` takes a node's input schema from the hints of ``__call__``; a wrapped graph that is a node has that of its graph.
+RathGraph.__call__.__annotations__.clear()
+
+
 def wrap(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     store: Store,

@@ -21,8 +21,8 @@ from tests.langgraph.graphs import chat, echo, scripted, thread
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    with rb.open_store(sqlite_url) as opened:
+def store() -> Iterator[Store]:
+    with rb.open_store("memory:") as opened:
         yield opened
 
 

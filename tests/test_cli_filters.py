@@ -166,3 +166,11 @@ def test_a_terminal_gets_a_pager(url: str, tmp_path: Path) -> None:
     os.close(end)
     assert os.waitstatus_to_exitcode(status) == 0
     assert "created ticket-4711" in seen.read_text()
+
+
+def test_export_names_its_formats_and_doctor_names_fsck(url: str) -> None:
+    from rath_bridge.interchange.formats import OURS
+
+    text = " ".join(run("export", "--help").stdout.split())
+    assert all(name in text for name in OURS)
+    assert "rath-bridge fsck checks what it holds" in " ".join(run("doctor", store=url).stdout.split())

@@ -134,16 +134,17 @@ def walk(heads: Iterable[Digest], reader: Reader, *, first_parent: bool = False)
         reader: Read access.
         first_parent: Follow first parents only.
     """
-    pages = Pages(reader)
-    seen = set(heads)
-    queue = [(-pages.chunk(name).generation, name) for name in seen]
+    pages = Pages(reader, most=512, keep=2_048)
+    waiting = set(heads)
+    queue = [(-pages.chunk(name).generation, name) for name in waiting]
     heapify(queue)
     while queue:
         chunk = pages.chunk(heappop(queue)[1])
+        waiting.discard(chunk.id)  # all its children came before it: nobody will name it again
         yield chunk
         for parent in chunk.parents[:1] if first_parent else chunk.parents:
-            if parent not in seen:
-                seen.add(parent)
+            if parent not in waiting:
+                waiting.add(parent)
                 heappush(queue, (-pages.chunk(parent).generation, parent))
 
 

@@ -29,6 +29,9 @@ class Adapter(Protocol):
     One member is optional: ``player(tape) -> Player | None``, the framework's part of a replay (`rath_bridge.replay.Player`); None
     where nothing of the framework is on record and it is not in use. ``frameworks``, the top-level modules of the framework, goes with
     it: when one of them is imported in the middle of a replay, the player is asked for again.
+
+    So is ``needed(backend, before) -> Iterable[Digest]``: old chunks that ``rath-bridge prune`` must leave, since younger ones stand on
+    them. And ``BLIND_SPOTS``: sentences that tell what the adapter is known not to see, for evidence packets.
     """
 
     @property

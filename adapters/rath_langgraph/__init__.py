@@ -6,7 +6,7 @@ Imports without LangGraph; the names below are loaded when they are first used.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,9 @@ from rath_langgraph.decode import decode, recognises
 from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
+    from rath_bridge.model.digests import Digest
     from rath_bridge.replay import Player, Tape
+    from rath_bridge.store.protocol import Backend
     from rath_langgraph.databases import open_database as open_database
     from rath_langgraph.merging import merge_state as merge_state
     from rath_langgraph.moving import export_thread as export_thread
@@ -62,6 +64,15 @@ __all__ = [
     "recognises",
     "wrap",
 ]  # fmt: skip
+
+
+def needed(backend: Backend, before: int) -> Iterable[Digest]:
+    """Tell what ``rath-bridge prune`` must leave although it is old: what the delta channels of younger checkpoints are rebuilt from."""
+    if not backend.scopes(name):
+        return ()
+    from rath_langgraph.upkeep import needed as found
+
+    return found(backend, before)
 
 
 def player(tape: Tape) -> Player | None:

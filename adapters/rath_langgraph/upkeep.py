@@ -14,10 +14,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.errors import NameInUseError
 from rath_bridge.model.chunk import Chunk, Key, draft
+from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
-from rath_bridge.session import native_name
+from rath_bridge.session import Store, native_name
+from rath_bridge.store.protocol import Backend
 from rath_langgraph.forgetting import COPIES, forget_checkpoints, forget_thread
 from rath_langgraph.neutral import origin
+from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import State, load_values, load_writes, read_metadata, read_state
 from rath_langgraph.threads import FRAMEWORK, HOME, RUN, Line, Threads, Where, named
 
@@ -122,6 +125,30 @@ def _keep_latest(threads: Threads, serde: SerializerProtocol, thread_id: str) ->
         if gone:
             forget_checkpoints(threads, thread_id, namespace, gone, "pruned")
     threads.forget(thread_id)
+
+
+def needed(backend: Backend, before: int) -> Iterator[Digest]:
+    """What a boundary must leave: older checkpoints, with their tasks, that the delta channels of younger ones are rebuilt from.
+
+    Args:
+        backend: The store.
+        before: Microseconds since 1970.
+    """
+    threads, serde = Threads(Store(backend)), RathSerializer()
+    for thread_id, namespace in backend.scopes(FRAMEWORK):
+        entries = list(_entries(threads, thread_id, namespace))
+        wanted: set[str] = set()
+        for key, chunk in entries:
+            if key.sub or not key.key or chunk.kind != "checkpoint" or chunk.at < before or chunk.body_bytes is None:
+                continue
+            body = cast(Checkpoint, chunk.body)
+            try:
+                _, facts = read_metadata(body, serde, f"checkpoint {body.checkpoint_id} of thread {thread_id!r}")
+                wanted.update(_ancestors(threads, thread_id, namespace, body, facts))
+            except Exception:  # noqa: BLE001 - encrypted with a key that is not here, say: then all of the thread stays
+                wanted.update(key.key for key, _ in entries)
+                break
+        yield from (chunk.id for key, chunk in entries if key.key in wanted)
 
 
 def _entries(threads: Threads, thread_id: str, namespace: str) -> Iterator[tuple[Key, Chunk]]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import BlobRef, TreeRef
+from rath_bridge.model.trees import read_list
 from rath_bridge.replay.divergence import Divergence
 from rath_bridge.verbs.replay_form import Step, steps
 
@@ -80,7 +82,47 @@ def _differing(ours: Step, theirs: Step) -> Divergence:
             what, f"a {ours.kind}: {shown(ours.values, SHOWN)}", f"a {theirs.kind}: {shown(theirs.values)}", theirs.chunk.id
         )
     path, left, right = parting(ours.values, theirs.values)
-    return Divergence(what, shown(left), shown(right), theirs.chunk.id, path or None)
+    deeper, left, right = _read_in(ours.chunk, left, theirs.chunk, right)
+    return Divergence(what, *sides(left, right), theirs.chunk.id, path + deeper or None)
+
+
+def _read_in(one: Chunk, ours: Any, other: Chunk, theirs: Any) -> tuple[str, Any, Any]:
+    """Follow references to where the two sides part: texts and items that stand outside of the bodies."""
+    try:
+        if (
+            isinstance(ours, TreeRef)
+            and isinstance(theirs, TreeRef)
+            and one.load
+            and other.load
+            and ours.form == theirs.form == "list"
+        ):
+            left, right = read_list(ours, one.load), read_list(theirs, other.load)
+            index = next((i for i in range(min(len(left), len(right))) if left[i] != right[i]), min(len(left), len(right)))
+            found = [
+                _text(load([raw.hex() for raw in items[index : index + 1]]))
+                for load, items in ((one.load, left), (other.load, right))
+            ]
+            return f"[{index}]", found[0], found[1]
+        if isinstance(ours, BlobRef) and one.load:
+            ours = _text(one.load([ours.digest]))
+        if isinstance(theirs, BlobRef) and other.load:
+            theirs = _text(other.load([theirs.digest]))
+    except RathError:  # it was erased: the references say that they differ
+        pass
+    return "", ours, theirs
+
+
+def _text(found: Mapping[Digest, bytes]) -> Any:
+    return next((data.decode("utf-8", "replace") for data in found.values()), _ABSENT)
+
+
+def sides(ours: Any, theirs: Any) -> tuple[str, str]:
+    """Return both sides in a line each; of long texts, what surrounds the place where they part."""
+    if isinstance(ours, str) and isinstance(theirs, str) and max(len(ours), len(theirs)) > SHOWN:
+        same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+        start = max(0, same - SHOWN // 4)
+        return tuple(("…" if start else "") + shown(text[start:]) for text in (ours, theirs))  # pyright: ignore[reportReturnType]
+    return shown(ours), shown(theirs)
 
 
 def _of(step: Step) -> str:

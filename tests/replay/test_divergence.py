@@ -138,6 +138,24 @@ async def test_changed_code_after_the_last_call(store: rb.Store) -> None:
     assert report.served == 5
 
 
+async def test_both_sides_of_long_texts_are_shown_where_they_part(store: rb.Store) -> None:
+    """Texts and lists that stand outside of the bodies are read in."""
+
+    def run(word: str) -> Any:
+        def go() -> None:
+            with rb.record(store, "ticket") as recorder:
+                recorder.append(rb.message("user", "long " * 300 + word))
+
+        return go
+
+    run("one")()
+    report = await diverging(store.session("ticket"), run("other"))
+    one = cast(Any, report.divergence)
+    assert one.path == "parts[0].content"
+    assert one.found.startswith("…")
+    assert (one.found[-10:], one.expected[-8:]) == ("long other", "long one")
+
+
 # ------------------------------------------------------------------ another record
 
 

@@ -27,7 +27,7 @@ from rath_langgraph.serde import RathSerializer
 SMALL: Final = 64
 """Lists whose items are smaller than this on average are kept whole: a digest would cost more than an item."""
 _DEPTH: Final = 16
-_SEEN: Final = 20_000
+SEEN: Final = 20_000
 """Snapshots that one line keeps; with more, it begins anew."""
 _MIRRORS: Final = 4
 
@@ -61,6 +61,8 @@ class Seen:
     known: dict[object, tuple[object, bytes]] = field(default_factory=dict[object, tuple[object, bytes]])
     mirrors: OrderedDict[bytes, Mirror] = field(default_factory=OrderedDict[bytes, Mirror])
     """The last lists of messages, by the digest of their root."""
+    said: dict[bytes, Digest] = field(default_factory=dict[bytes, Digest])
+    """What an item says (`rath_langgraph.compare.content_key`), by its digest."""
 
     def find(self, item: object) -> bytes | None:
         """Return the digest of an item that is what it was at its last encoding."""
@@ -71,7 +73,7 @@ class Seen:
 
     def remember(self, encoder: Encoder) -> None:
         """Take over what an encoder has encoded, once it is durable."""
-        if len(self.known) > _SEEN:
+        if len(self.known) > SEEN:
             self.known.clear()
         self.known.update(encoder.snapshots)
         for root, mirror in encoder.mirrors.items():

@@ -22,7 +22,7 @@ from rath_bridge.model.encoding import BlobRef, TreeRef
 from rath_bridge.model.kinds import Checkpoint, Task
 from rath_bridge.model.trees import list_tree, map_tree, read_list, read_map
 from rath_langgraph.compare import content_key
-from rath_langgraph.items import Encoder, Seen, Value, is_open, join_list
+from rath_langgraph.items import SEEN, Encoder, Seen, Value, is_open, join_list
 from rath_langgraph.lift import message_channel
 from rath_langgraph.mirror import Copies, Loaded, fresh
 
@@ -133,8 +133,26 @@ def said_by(channels: Mapping[str, Any], values: Mapping[str, Value], encoder: E
         if name == feed or (name.startswith(("__", "branch:", "join:")) and name != "__pregel_tasks"):
             continue
         same = old is not None and name in old.said and old.values.get(name) is values.get(name)
-        found[name] = old.said[name] if same and old is not None else content_key(value)
+        found[name] = old.said[name] if same and old is not None else _content(value, values.get(name), encoder.seen)
     return found
+
+
+def _content(value: Any, stored: Value | None, seen: Seen) -> Digest:
+    """What a channel says; of a list, each item is looked at once and known by its digest from then on."""
+    if type(value) is not list:
+        return content_key(value)
+    items = cast("list[object]", value)
+    if stored is None or stored.tree is None or len(stored.tree.items) != len(items):
+        return digest("".join(map(content_key, items)).encode())
+    known: list[Digest] = []
+    for name, item in zip(stored.tree.items, items, strict=True):
+        key = seen.said.get(name)
+        if key is None:
+            if len(seen.said) > SEEN:
+                seen.said.clear()
+            key = seen.said[name] = content_key(item)
+        known.append(key)
+    return digest("".join(known).encode())
 
 
 def content_of(said: Mapping[str, Digest]) -> str:

@@ -68,7 +68,7 @@ __all__ = [
 
 def player(tape: Tape) -> Player | None:
     """Return the SDK's part of a replay; None where nothing of it is on record and the SDK is not in use."""
-    on_record = any(b"rath_openai_agents" in (chunk.origin or "").encode() for chunk in tape.held.chunks)
+    on_record = any("rath_openai_agents" in (chunk.origin or "") for chunk in tape.held.chunks)
     if not on_record and "agents" not in sys.modules:
         return None
     from rath_bridge.plugins import require

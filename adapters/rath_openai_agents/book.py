@@ -66,6 +66,8 @@ class Node:
     """Tokens of agents used as tools inside this turn."""
     turns = 0
     """Turns of an agent that have ended."""
+    info: Any = None
+    """What a guardrail told beside its decision."""
 
     def __init__(self, span: Span[Any] | None, parent: Node | None, kind: str, run: RunHandle, talk: Conversation) -> None:
         """Note a beginning.

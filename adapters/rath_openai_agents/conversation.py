@@ -22,7 +22,7 @@ from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.recorder import Recorder, RunHandle
 from rath_openai_agents.decode import native, texts
 from rath_openai_agents.encode import standing
-from rath_openai_agents.items import Known, from_bytes, grouped, known, message, of_model, parse, table, to_bytes
+from rath_openai_agents.items import NATIVE, PAIRS, Known, from_bytes, grouped, known, message, of_model, parse, table, to_bytes
 
 Write = Callable[[Body, Native | None, Mapping[Digest, bytes] | None], None]
 """Writes one chunk of the run: body, native record, objects."""
@@ -39,6 +39,8 @@ class Asked:
     """Recorded, not read from a span."""
     to_agent: str | None = None
     """The agent that it hands off to."""
+    kind: str = "function_call"
+    """Type of its item."""
     taken: bool = False
 
 
@@ -138,14 +140,7 @@ class Conversation:
             self._said = self._said or bool(rows)
             self._seen = self._seen or []
             self._seen += [ManifestEntry(len(self._seen), "", row.key) for row in rows]
-            self.asked = [
-                Asked(
-                    str(row.value.get("call_id")), str(row.value.get("name")), parse(row.value.get("arguments", row.value.get("input"))),
-                    exact, (handoffs or {}).get(str(row.value.get("name"))),
-                )
-                for row in rows
-                if row.value.get("type") in ("function_call", "custom_tool_call")
-            ]  # fmt: skip
+            self.asked = [_asked(row.value, exact, handoffs or {}) for row in rows if row.value.get("type") in PAIRS]
             if rows:
                 self._write(rows, write, name=name, turn=turn, finish_reason=finish_reason, exact=exact)
 
@@ -179,6 +174,14 @@ class Conversation:
                     asked.taken = True
                     return asked
             return None
+
+    def pair_kind(self, kind: str | None) -> Asked | None:
+        """Take the first call of an item type that nobody has taken: the SDK carries out such calls one after the other."""
+        with self._lock:
+            found = next((asked for asked in self.asked if not asked.taken and asked.kind == kind), None)
+            if found is not None:
+                found.taken = True
+            return found
 
     def take_call(self, call_id: str) -> None:
         """Note that somebody was seen running a call."""
@@ -258,6 +261,13 @@ class Conversation:
     def _write(self, rows: Sequence[Known], write: Write, *, exact: bool, **fields: Any) -> None:
         body = message([row.value for row in rows], **fields)
         write(body, native(rows) if exact else None, texts(rows))
+
+
+def _asked(item: Mapping[str, Any], exact: bool, handoffs: Mapping[str, str]) -> Asked:
+    kind = str(item.get("type"))
+    name = str(item.get("name") or NATIVE.get(kind) or kind)
+    given = next((item[field] for field in ("arguments", "input", "action", "actions", "operation") if field in item), None)
+    return Asked(str(item.get("call_id") or item.get("id")), name, parse(given), exact, handoffs.get(name), kind)
 
 
 def handoff_bodies(from_agent: str | None, to_agent: str | None, asked: Asked | None, marks: Mapping[str, Any]) -> list[Body]:

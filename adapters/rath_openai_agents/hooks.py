@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from agents.lifecycle import RunHooks
 from agents.tracing import get_current_span
@@ -33,6 +34,8 @@ class RathRunHooks(RunHooks[Any]):
         """
         self._store, self._session, self._also = store, session, also
         self._began: dict[str, float] = {}
+        self._native: dict[int, deque[str]] = {}
+        """Calls of the SDK's own tools that have started, by tool: their hooks are told no call id, and they run one after the other."""
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         """Record that a tool is about to run."""
@@ -95,9 +98,14 @@ class RathRunHooks(RunHooks[Any]):
 
     def _started(self, place: Place, context: Any, agent: Any, tool: Any) -> None:
         call_id = getattr(context, "tool_call_id", None)
+        arguments, basis = parse(getattr(context, "tool_arguments", None)), None
+        asked = place.talk.pair_kind(_NATIVE.get(type(tool).__name__)) if call_id is None else None
+        if asked is not None:
+            call_id, arguments, basis = asked.call_id, asked.arguments, "inferred"
+            self._native.setdefault(id(tool), deque()).append(call_id)
         body = ToolCall(
-            name=_name(context, tool), arguments=parse(getattr(context, "tool_arguments", None)), call_id=call_id,
-            type=_kind(tool)[0], server=_kind(tool)[1], agent=agent.name,
+            name=_name(context, tool), arguments=arguments, call_id=call_id, type=_kind(tool)[0], server=_kind(tool)[1],
+            agent=agent.name, basis=basis,
         )  # fmt: skip
         if call_id is not None:
             place.talk.take_call(call_id)
@@ -108,7 +116,10 @@ class RathRunHooks(RunHooks[Any]):
         place.emit(body, span=node.context if node else place.span(), content=_content(context))
 
     def _ended(self, place: Place, context: Any, tool: Any, result: Any) -> None:
-        call_id = getattr(context, "tool_call_id", None)
+        call_id, basis = getattr(context, "tool_call_id", None), None
+        started = self._native.get(id(tool))
+        if call_id is None and started:
+            call_id, basis = started.popleft(), "inferred"
         span = get_current_span()
         node = place.node if place.node is not None and place.node.kind == "function" else None
         # a tool's failure function turns an exception into an answer; the span is where it still shows
@@ -116,11 +127,17 @@ class RathRunHooks(RunHooks[Any]):
         began = self._began.pop(call_id, None) if call_id is not None else None
         body = ToolResult(
             name=_name(context, tool), call_id=call_id, status="error" if error else "ok", result=plain(result), error=error,
-            duration=monotonic() - began if began is not None else None,
+            duration=monotonic() - began if began is not None else None, basis=basis,
         )  # fmt: skip
         if node is not None:
             node.ended = True
         place.emit(body, span=node.context if node else place.span(), content=_content(context))
+
+
+_NATIVE: Final = {
+    "ShellTool": "shell_call", "LocalShellTool": "local_shell_call", "ApplyPatchTool": "apply_patch_call",
+    "ComputerTool": "computer_call",
+}  # fmt: skip
 
 
 def _name(context: Any, tool: Any) -> str:

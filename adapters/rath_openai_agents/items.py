@@ -46,6 +46,11 @@ PAIRS: Final[Mapping[str, str]] = {
 }
 """Call type to the type of its answer; both carry ``call_id`` (a local shell's answer carries the call's id as ``id``)."""
 
+NATIVE: Final[Mapping[str, str]] = {
+    "shell_call": "shell", "local_shell_call": "local_shell", "apply_patch_call": "apply_patch", "computer_call": "computer",
+}  # fmt: skip
+"""Calls of the SDK's own tools, whose items name none: type to the tool that carries them out (as its spans name it)."""
+
 OUTPUTS: Final = frozenset({*PAIRS.values(), "tool_search_output", "program_output"})
 _SERVER: Final = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call", "mcp_list_tools"}
@@ -185,6 +190,13 @@ def long_texts(value: Any) -> dict[Digest, bytes]:
     return found
 
 
+class Told(str):
+    """What a model was told of a tool's result that is no text, with the result itself: a replay puts on record what was on record."""
+
+    __slots__ = ("result",)
+    result: Any
+
+
 def plain(value: Any) -> Any:
     """Return what a tool, a guardrail or a span holds as JSON values; what is none becomes its text, as in the SDK."""
     if value is None or type(value) in (str, int, float, bool, bytes):
@@ -192,7 +204,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, str):
-        return str.__str__(value)
+        return value.result if isinstance(value, Told) else str.__str__(value)
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
     if isinstance(value, Mapping):

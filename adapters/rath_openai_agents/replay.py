@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from agents import (
-    Agent,
-    FunctionTool,
-    GuardrailFunctionOutput,
-    Handoff,
-    InputGuardrail,
-    OutputGuardrail,
-    RunConfig,
-    ToolOutputFileContent,
-    ToolOutputImage,
-    ToolOutputText,
-)
+from agents import Agent, FunctionTool, GuardrailFunctionOutput, Handoff, InputGuardrail, OutputGuardrail, RunConfig
 from agents.exceptions import AgentsException
 from agents.items import ModelResponse
 from agents.models.interface import Model
+from agents.tracing import mcp_tools_span
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -31,28 +21,20 @@ from openai.types.responses import (
 )
 from pydantic import TypeAdapter
 
-from rath_bridge.errors import RathError
+from rath_bridge.errors import UnsupportedError
 from rath_bridge.replay import divergence
 from rath_bridge.session import Session
+from rath_openai_agents.answering import Given, RecordedError, answering, function, recorded_error
 from rath_openai_agents.inference import request_of
-from rath_openai_agents.items import item_list, parse, table
-from rath_openai_agents.tape import Answer, Divergence, Reply, Tape
+from rath_openai_agents.items import item_list, table
+from rath_openai_agents.tape import Divergence, Reply, Tape
 
 _ARGUMENTS: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
 _RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(ModelResponse)
-_ENDED: Final = "it did not end"
 
 
 class ReplayDivergenceError(divergence.ReplayDivergenceError, AgentsException):
     """As `rath_bridge.replay.ReplayDivergenceError`, in the SDK's own tree: the SDK passes it on as it is."""
-
-
-class RecordedError(RathError, AgentsException):
-    """What was asked for failed when it was recorded, with these words; a replay fails in the same place."""
-
-    def __init__(self, error: str) -> None:
-        self.error = error
-        AgentsException.__init__(self, error)
 
 
 class ReplayModel(Model):
@@ -133,7 +115,7 @@ class ReplayModel(Model):
         if isinstance(found, Divergence):
             raise ReplayDivergenceError(found)
         if found.body.error is not None:
-            raise RecordedError(found.body.error)
+            raise recorded_error(found.body.error)
         return found
 
     def _exact(self, reply: Reply) -> None:
@@ -231,6 +213,22 @@ def replaying(agent: Agent[Any], record: Session | Tape) -> Replaying:
     return Replaying(_Graph(tape).of(agent), tape)
 
 
+async def _nowhere(context: Any, arguments: str) -> Any:
+    raise UnsupportedError(
+        f"the MCP tool {getattr(context, 'tool_name', '')!r} cannot be called live in a replay of the agents' own record: "
+        f"record its wire as well (rath_mcp.record_client, rath-bridge mcp record)"
+    )
+
+
+def _of_server(name: str, tool: FunctionTool) -> FunctionTool:
+    """Mark a tool as its server's: hooks record whose it is."""
+    if hasattr(tool, "_tool_origin"):  # not before SDK 0.24
+        from agents.tool import ToolOrigin, ToolOriginType
+
+        cast(Any, tool)._tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=name)
+    return tool
+
+
 class _Graph:
     """Clones of an agent graph; handoffs may lead in circles."""
 
@@ -244,11 +242,12 @@ class _Graph:
             return known[1]
         clone = agent.clone(
             model=self.model(agent), model_settings=agent.model_settings, mcp_servers=[],
-            tools=[*self._of_servers(agent), *(self.tool(one) for one in agent.tools)],
+            tools=[self.tool(one) for one in agent.tools],
             input_guardrails=[self.guardrail(one) for one in agent.input_guardrails],
             output_guardrails=[self.guardrail(one) for one in agent.output_guardrails],
         )  # fmt: skip
         self._made[id(agent)] = (agent, clone)
+        self.serve(agent, clone)
         clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
         return clone
 
@@ -258,27 +257,57 @@ class _Graph:
 
     def tool(self, tool: Any) -> Any:
         """What answers for a tool."""
-        return _tool(tool, self._tape)
+        return answering(tool, self.ask, self._tape.rejected.__contains__)
+
+    def ask(self, name: str, call_id: str | None, arguments: Any) -> Given:
+        """What becomes of a call of a tool.
+
+        Raises:
+            ReplayDivergenceError: The record does not hold it.
+        """
+        found = self.found(name, call_id, arguments)
+        if isinstance(found, Divergence):
+            raise ReplayDivergenceError(self._tape.miss(found))
+        return found
+
+    def found(self, name: str, call_id: str | None, arguments: Any) -> Given | Divergence:
+        """The recorded answer to a call of a tool, if there is one."""
+        tape = self._tape
+        found = tape.find_step(name, arguments) if call_id is None else tape.find_answer(name, call_id, arguments)
+        return found if isinstance(found, Divergence) else Given("value") if found is None else Given("serve", found)
 
     def guardrail(self, guardrail: Any) -> Any:
         """What decides for a guardrail."""
         return _guardrail(guardrail, self._tape)
 
-    def _of_servers(self, agent: Agent[Any]) -> list[Any]:
-        """Return the tools of an agent's MCP servers as the record has them: no server is asked."""
+    def serve(self, agent: Agent[Any], clone: Agent[Any]) -> None:
+        """Let a clone have the tools of the agent's MCP servers as the record has them: no server is asked."""
         if not agent.mcp_servers:
-            return []
-        tools = self._tape.tools.get(agent.name)
+            return
+        names = [server.name for server in agent.mcp_servers]
+        tape = self._tape
         own = {getattr(one, "name", None) for one in agent.tools}
-        found = [one for one in (self._tape.tools.get(None, []) if tools is None else tools) if one.get("name") not in own]
-        return [
-            FunctionTool(
-                name=str(one["name"]), description=str(one.get("description", "")), params_json_schema=dict(one["parameters"]),
-                strict_json_schema=bool(one.get("strict", False)), on_invoke_tool=_invoke(str(one["name"]), self._tape),
-            )
-            for one in found
-            if "parameters" in one
-        ]  # fmt: skip
+        known = tape.tools.get(agent.name)
+        found = [one for one in (tape.tools.get(None, []) if known is None else known) if one.get("name") not in own]
+        tools = [self._served(one, names) for one in found if "parameters" in one]
+
+        async def get_mcp_tools(run_context: Any) -> list[Any]:
+            for name in names:
+                if name in tape.listed:
+                    with mcp_tools_span(server=name) as span:
+                        span.span_data.result = list(tape.listed[name])
+            return list(tools)
+
+        clone.get_mcp_tools = get_mcp_tools
+
+    def _served(self, one: Mapping[str, Any], names: Sequence[str]) -> FunctionTool:
+        name = str(one["name"])
+        tool = FunctionTool(
+            name=name, description=str(one.get("description", "")), params_json_schema=dict(one["parameters"]),
+            strict_json_schema=bool(one.get("strict", False)), on_invoke_tool=function(name, self.ask, _nowhere),
+        )  # fmt: skip
+        listing = next((server for server in names if name in self._tape.listed.get(server, ())), names[0])
+        return _of_server(self._tape.servers.get(name, listing), tool)
 
     def _handoff(self, one: Any) -> Any:
         if isinstance(one, Agent):
@@ -300,72 +329,6 @@ class _Graph:
         return again
 
 
-# ------------------------------------------------------------------ tools
-
-
-def _tool(tool: Any, tape: Tape) -> Any:
-    """Return a tool that answers from the record; hosted tools run at the provider, whose replies are replayed."""
-    again = copy.copy(tool)
-    if hasattr(tool, "on_invoke_tool"):
-        again.on_invoke_tool = _invoke(tool.name, tape)
-        for name in ("tool_input_guardrails", "tool_output_guardrails", "custom_data_extractor", "timeout_seconds"):
-            if getattr(again, name, None):
-                setattr(again, name, None)
-        return again
-    for name in ("executor", "editor", "computer"):
-        if getattr(tool, name, None) is not None:
-            setattr(again, name, _Refusing(str(getattr(tool, "name", type(tool).__name__)), tape))
-    return again
-
-
-def _invoke(name: str, tape: Tape) -> Callable[[Any, str], Any]:
-    async def invoke(context: Any, arguments: str) -> Any:
-        found = tape.answer(name, str(getattr(context, "tool_call_id", "")), parse(arguments))
-        if isinstance(found, Divergence):
-            raise ReplayDivergenceError(found)
-        return _output(found)
-
-    return invoke
-
-
-def _output(answer: Answer) -> Any:
-    """Return what makes the SDK tell the model the same again."""
-    if not answer.exact:
-        if answer.result_missing:
-            raise RecordedError(answer.error or _ENDED)
-        return answer.output
-    if isinstance(answer.output, list):
-        return [_part(part) for part in cast("list[Mapping[str, Any]]", cast(Any, answer).output)]
-    return answer.output
-
-
-def _part(part: Mapping[str, Any]) -> Any:
-    fields = {name: value for name, value in part.items() if name != "type"}
-    kinds: Mapping[str, Any] = {"input_text": ToolOutputText, "input_image": ToolOutputImage, "input_file": ToolOutputFileContent}
-    made = kinds.get(str(part.get("type")))
-    return part if made is None else made(**fields)
-
-
-class _Refusing:
-    """Stands in for a shell, an editor or a computer: using it is a divergence, so nothing is done to the machine."""
-
-    def __init__(self, name: str, tape: Tape) -> None:
-        self._name, self._tape = name, tape
-
-    def _refuse(self, what: str) -> ReplayDivergenceError:
-        return ReplayDivergenceError(
-            self._tape.miss(Divergence(f"tool {self._name}", what, "no answer that can be served for it"))
-        )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._refuse("a command")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self._refuse(name)
-
-
 # ------------------------------------------------------------------ guardrails
 
 
@@ -380,7 +343,7 @@ def _guardrail(guardrail: Any, tape: Tape) -> Any:
         found = tape.decision(stage, name)
         if isinstance(found, Divergence):
             raise ReplayDivergenceError(found)
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=found)
+        return GuardrailFunctionOutput(output_info=found[2], tripwire_triggered=found[1])
 
     again.guardrail_function = decide
     again.name = name

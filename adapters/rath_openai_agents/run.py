@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -14,13 +15,14 @@ from agents.models.interface import Model, ModelProvider
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Note
 from rath_bridge.model.report import LossReport
-from rath_bridge.recorder import Recorder, recorder_for
+from rath_bridge.recorder import Recorder, RunHandle, recorder_for
 from rath_bridge.session import Session, Store
 from rath_openai_agents.book import Adopted, adopted, write
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.decode import origin
 from rath_openai_agents.encode import encode
-from rath_openai_agents.faults import guard
+from rath_openai_agents.faults import describe, guard
+from rath_openai_agents.guardrails import telling
 from rath_openai_agents.hooks import RathRunHooks
 from rath_openai_agents.items import FRAMEWORK, item_list, key
 from rath_openai_agents.processor import watch_wrapped
@@ -66,17 +68,25 @@ class WrappedAgent:
         Raises:
             StateResumedError: The snapshot was resumed before; nothing was run.
         """
-        with self._recorded(input, options, again) as (agent, items, settings, finish):
-            result = await Runner.run(agent, items, **settings)
-            finish(result)
+        with self._recorded(input, options, again) as going:
+            result = await Runner.run(going.agent, going.items, **going.settings)
+            going.finish(result)
             return result
 
     def run_sync(self, input: Any = None, *, again: bool = False, **options: Any) -> Any:  # noqa: A002 - the SDK's name
         """As ``Runner.run_sync``; see `run`."""
-        with self._recorded(input, options, again) as (agent, items, settings, finish):
-            result = Runner.run_sync(agent, items, **settings)
-            finish(result)
+        with self._recorded(input, options, again) as going:
+            result = Runner.run_sync(going.agent, going.items, **going.settings)
+            going.finish(result)
             return result
+
+    def run_streamed(self, input: Any = None, *, again: bool = False, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        """As ``Runner.run_streamed``; see `run`. Returns the SDK's ``RunResultStreaming``; the record ends when the run does."""
+        going = self._begun(input, options, again)
+        with going.ambient():
+            result = Runner.run_streamed(going.agent, going.items, **going.settings)
+        going.watch(result)
+        return result
 
     def __call__(self, session: Session, /) -> Session:
         """Go on from a session; returns it as it stands afterwards."""
@@ -94,41 +104,28 @@ class WrappedAgent:
         return WrappedAgent(self.agent, session.store, session.name)
 
     @contextmanager
-    def _recorded(self, given: Any, options: dict[str, Any], again: bool) -> Any:
+    def _recorded(self, given: Any, options: dict[str, Any], again: bool) -> Generator[_Going]:
+        going = self._begun(given, options, again)
+        with going.ambient():
+            yield going
+        going.end(None)
+
+    def _begun(self, given: Any, options: dict[str, Any], again: bool) -> _Going:
         config = options.get("run_config") or RunConfig()
         recorder, owned = recorder_for(self.store, FRAMEWORK, config.group_id, self.session)
         try:
             if type(given) is RunState:
                 _resume(recorder, given, again)
             items, report = self._input(recorder, given, options)
-            begun = recorder.run(
-                self.agent.name,
-                "agent",
-                native_id=config.group_id,
-                manifest=report.rows() if report is not None else (),
-                origin=origin(),
-            )
-            with begun as run:
-                talk = Conversation(recorder, run, report.manifest if report is not None else (), bounded=True)
-                token = adopted.set(Adopted(recorder, talk, run))
-                watch_wrapped()
-
-                def finish(result: Any) -> None:
-                    if result.interruptions:
-                        with guard(recorder, "the state of a paused run"):
-                            recorder.append(*checkpoint(result.to_state()))
-                    with guard(recorder, "the end of a run"):
-                        talk.take_rest(
-                            result.to_input_list(), lambda body, native, objects: _write(recorder, run, body, native, objects)
-                        )
-
-                try:
-                    yield _Clones(recorder).of(self.agent), items, self._settings(config, options, recorder), finish
-                finally:
-                    adopted.reset(token)
-        finally:
+            rows = report.rows() if report is not None else ()
+            run = recorder.begin(self.agent.name, "agent", native_id=config.group_id, manifest=rows, origin=origin())
+            talk = Conversation(recorder, run, report.manifest if report is not None else (), bounded=True)
+            settings = self._settings(config, options, recorder)
+            return _Going(recorder, owned, run, talk, _Clones(recorder).of(self.agent), items, settings)
+        except BaseException:
             if owned:
                 recorder.close()
+            raise
 
     def _input(self, recorder: Recorder, given: Any, options: dict[str, Any]) -> tuple[Any, LossReport | None]:
         """Return what to run on, and the report of what of it is known."""
@@ -147,7 +144,71 @@ class WrappedAgent:
         model = RecordingModel(config.model, recorder) if isinstance(config.model, Model) else config.model
         provider = _Recording(config.model_provider, recorder)
         hooks = RathRunHooks(recorder.store, session=recorder.name, also=options.get("hooks"))
-        return {**options, "hooks": hooks, "run_config": replace(config, model=model, model_provider=provider)}
+        config = replace(
+            config, model=model, model_provider=provider,
+            input_guardrails=[telling(one) for one in config.input_guardrails or ()],
+            output_guardrails=[telling(one) for one in config.output_guardrails or ()],
+        )  # fmt: skip
+        return {**options, "hooks": hooks, "run_config": config}
+
+
+@dataclass(slots=True)
+class _Going:
+    """A run under way: what it works on, and its record, which is closed once."""
+
+    recorder: Recorder
+    owned: bool
+    run: RunHandle
+    talk: Conversation
+    agent: Agent[Any]
+    items: Any
+    settings: dict[str, Any]
+
+    @contextmanager
+    def ambient(self) -> Generator[None]:
+        """Let what the block begins be recorded into this run; a block that fails ends it."""
+        token = adopted.set(Adopted(self.recorder, self.talk, self.run))
+        watch_wrapped()
+        try:
+            with self.recorder.inside(self.run):
+                yield
+        except BaseException as error:
+            self.end(error)
+            raise
+        finally:
+            adopted.reset(token)
+
+    def finish(self, result: Any) -> None:
+        """Put on record what stands at the end."""
+        if result.interruptions:
+            with guard(self.recorder, "the state of a paused run"):
+                self.recorder.append(*checkpoint(result.to_state()))
+        with guard(self.recorder, "the end of a run"):
+            self.talk.take_rest(
+                result.to_input_list(), lambda body, native, objects: _write(self.recorder, self.run, body, native, objects)
+            )
+
+    def watch(self, result: Any) -> None:
+        """End the record with the task that a streamed run is, whoever reads its events."""
+
+        def over(done: asyncio.Task[Any]) -> None:
+            error: BaseException | None = (
+                asyncio.CancelledError("the run was cancelled") if done.cancelled() else done.exception()
+            )
+            error = error or getattr(result, "_stored_exception", None)
+            if error is None:
+                self.finish(result)
+            self.end(error)
+
+        result.run_loop_task.add_done_callback(over)
+
+    def end(self, error: BaseException | None) -> None:
+        """Close the record."""
+        status = "ok" if error is None else "error" if isinstance(error, Exception) else "cancelled"
+        with guard(self.recorder, "the end of a run"):
+            self.recorder.end(self.run, status, error=None if error is None else describe(error), origin=origin())
+        if self.owned:
+            self.recorder.close()
 
 
 def _resume(recorder: Recorder, state: Any, again: bool) -> None:
@@ -196,7 +257,10 @@ class _Clones:
         model = agent.model
         if isinstance(model, Model) and not isinstance(model, RecordingModel):
             model = RecordingModel(model, self._recorder)
-        clone = agent.clone(model=model, model_settings=agent.model_settings)
+        clone = agent.clone(
+            model=model, model_settings=agent.model_settings, input_guardrails=[telling(one) for one in agent.input_guardrails],
+            output_guardrails=[telling(one) for one in agent.output_guardrails],
+        )  # fmt: skip
         self._made[id(agent)] = (agent, clone)
         clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
         return clone

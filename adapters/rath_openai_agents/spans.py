@@ -23,7 +23,7 @@ from rath_openai_agents.chat import items_of, output_of
 from rath_openai_agents.conversation import Conversation, Write, handoff_bodies
 from rath_openai_agents.faults import describe, error_text, in_flight, micros
 from rath_openai_agents.inference import Call, definitions, finish_reason, less, usage_of
-from rath_openai_agents.items import dump, item_list, parse, plain
+from rath_openai_agents.items import NATIVE, dump, item_list, parse, plain
 from rath_openai_agents.place import observed
 
 
@@ -321,7 +321,7 @@ def _pair(node: Node) -> None:
     for one in siblings:
         if one.call_id is None and not one.started and one.span is not None:
             data = one.span.span_data
-            asked = one.talk.pair(data.name, parse(data.input), any_arguments=data.input is None)
+            asked = one.talk.pair(data.name, parse(data.input), any_arguments=data.input is None or data.name in NATIVE.values())
             one.call_id = asked.call_id if asked else None
         if one is node:
             return
@@ -341,7 +341,12 @@ def _guardrail(book: Book, node: Node, span: Span[Any]) -> None:
     stage = "input" if above is not None and (above.kind == "turn" or not above.turns) else "output"
     marks = _marks(node, span, error=_failure(book, node, span)[1])
     body = Guardrail(
-        name=span.span_data.name, stage=stage, triggered=span.span_data.triggered, agent=node.agent, attributes=marks
+        name=span.span_data.name,
+        stage=stage,
+        triggered=span.span_data.triggered,
+        output=node.info,
+        agent=node.agent,
+        attributes=marks,
     )
     book.emit(body, node, at=node.finished)
 
@@ -400,6 +405,8 @@ def _attributes(data: Any) -> dict[str, Any]:
         slots = [name for cls in kind.__mro__ for name in getattr(cls, "__slots__", ())]
         names = _names[kind] = tuple(name for name in slots if not name.startswith("_"))
     found = {name: plain(value) for name in names if (value := getattr(data, name, None)) is not None}
+    if data.type in ("turn", "task"):
+        found.pop("usage", None)  # a sum of what its model calls say (law 7)
     more: dict[str, Any] = getattr(data, "__dict__", None) or {}
     for name, value in more.items():
         if not name.startswith("_") and value is not None:

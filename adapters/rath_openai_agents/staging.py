@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from agents import Agent, FunctionTool, GuardrailFunctionOutput, InputGuardrail, RunConfig
+from agents import Agent, GuardrailFunctionOutput, InputGuardrail, RunConfig, RunState
 from agents.items import ModelResponse
+from agents.mcp.server import _MCPServerWithClientSession  # pyright: ignore[reportPrivateUsage]
 from agents.models.interface import Model
 from agents.run import AgentRunner
 
 from rath_bridge.model.digests import Digest
 from rath_bridge.replay import Divergence, Verdict, current_tape, patched
 from rath_bridge.replay import Tape as CoreTape
+from rath_openai_agents.answering import Given, recorded_error
+from rath_openai_agents.guardrails import telling, tells
 from rath_openai_agents.inference import request_of
-from rath_openai_agents.items import item_list, parse
+from rath_openai_agents.items import item_list
 from rath_openai_agents.record import RecordingModel
-from rath_openai_agents.replay import RecordedError, ReplayModel, _Graph, _output  # pyright: ignore[reportPrivateUsage]
+from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
 from rath_openai_agents.run import _Recording  # pyright: ignore[reportPrivateUsage]
 from rath_openai_agents.tape import Answer, Reply, Tape
 
@@ -36,7 +41,11 @@ class AgentsPlayer:
     @contextmanager
     def installed(self) -> Generator[None]:
         """Let runs work on agents that answer from the record."""
-        with patched(AgentRunner, "run", _run), patched(AgentRunner, "run_streamed", _run_streamed):
+        with ExitStack() as stack:
+            stack.enter_context(patched(AgentRunner, "run", _run))
+            stack.enter_context(patched(AgentRunner, "run_streamed", _run_streamed))
+            for name in ("connect", "cleanup"):
+                stack.enter_context(patched(_MCPServerWithClientSession, name, _unconnected))
             yield
 
     @property
@@ -70,12 +79,35 @@ def _staged(agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
     return agent
 
 
+async def _restored(agent: Agent[Any], given: Any) -> Any:
+    """Return a paused run on the agents of the stage: its state holds the agents and tools that it was paused with."""
+    own = None if given._context is None else given._context.context
+    return await RunState.from_json(agent, given.to_json(), context_override=own)
+
+
 async def _run(original: Callable[..., Any], runner: Any, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:  # noqa: A002
-    return await original(runner, _staged(starting_agent, options), input, **options)
+    agent = _staged(starting_agent, options)
+    given = await _restored(agent, input) if type(input) is RunState else input
+    return await original(runner, agent, given, **options)
 
 
 def _run_streamed(original: Callable[..., Any], runner: Any, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:  # noqa: A002
-    return original(runner, _staged(starting_agent, options), input, **options)
+    agent = _staged(starting_agent, options)
+    given: Any = input
+    if type(input) is RunState:  # a stream is begun without waiting
+        with ThreadPoolExecutor(1) as thread:
+            given = thread.submit(asyncio.run, _restored(agent, input)).result()
+    return original(runner, agent, given, **options)
+
+
+async def _unconnected(original: Callable[..., Any], server: Any, *args: Any, **kwargs: Any) -> Any:
+    """Connect no MCP server whose tools answer from the agents' own record; the record of a wire answers for itself."""
+    return await original(server, *args, **kwargs) if _on_wire() else None
+
+
+def _on_wire() -> bool:
+    tape = current_tape()
+    return bool(getattr(tape.player("mcp") if tape is not None else None, "on_wire", False))
 
 
 class _Stage(_Graph):
@@ -100,31 +132,25 @@ class _Stage(_Graph):
             return again
         return RecordingModel(asking, provider._recorder) if isinstance(provider, _Recording) else asking  # pyright: ignore[reportPrivateUsage]
 
-    def tool(self, tool: Any) -> Any:
-        again = super().tool(tool)
-        if isinstance(tool, FunctionTool):
-            again.on_invoke_tool = self._invoke(tool.name, tool.on_invoke_tool)
-        return again
+    def serve(self, agent: Agent[Any], clone: Agent[Any]) -> None:
+        if _on_wire():
+            clone.mcp_servers = list(agent.mcp_servers)
+        else:
+            super().serve(agent, clone)
 
-    def _invoke(self, name: str, live: Callable[..., Any]) -> Callable[..., Any]:
-        core, tape = self._player.core, self._player.tape
-
-        async def invoke(context: Any, arguments: str) -> Any:
-            given = parse(arguments)
-            found = tape.find_answer(name, str(getattr(context, "tool_call_id", "")), given)
-            verdict = core.ask("tool", name, chunk=_chunk(found), arguments=given, expected=_expected(found))
-            if verdict.action == "live":
-                return await live(context, arguments)
-            if verdict.action == "serve":
-                return _output(cast(Answer, found))
-            return verdict.error if verdict.action == "error" else verdict.value
-
-        return invoke
+    def ask(self, name: str, call_id: str | None, arguments: Any) -> Given:
+        found = self.found(name, call_id, arguments)
+        if not isinstance(found, Divergence) and found.answer is None:
+            return found  # one step of a call that another step answers for
+        chunk = None if isinstance(found, Divergence) else found.answer and found.answer.chunk
+        verdict = self._player.core.ask("tool", name, chunk=chunk, arguments=arguments, expected=_expected(found))
+        if verdict.action == "serve":
+            return cast(Given, found)
+        return Given(verdict.action, value=verdict.error if verdict.action == "error" else verdict.value)
 
     def guardrail(self, guardrail: Any) -> Any:
-        again = copy.copy(guardrail)
         stage = "input" if isinstance(guardrail, InputGuardrail) else "output"
-        again.name = name = guardrail.get_name()
+        name = guardrail.get_name()
         core, tape = self._player.core, self._player.tape
         live: Any = cast(Any, guardrail).guardrail_function
 
@@ -136,9 +162,12 @@ class _Stage(_Graph):
             )  # fmt: skip
             if verdict.action == "live" or missing:
                 return live(*arguments)
-            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=found[1])
+            return GuardrailFunctionOutput(output_info=found[2], tripwire_triggered=found[1])
 
-        again.guardrail_function = decide
+        if tells(guardrail):
+            return telling(guardrail, decide)
+        again: Any = copy.copy(cast(Any, guardrail))
+        again.name, again.guardrail_function = name, decide
         return again
 
 
@@ -191,7 +220,7 @@ def _changed(found: Reply | Divergence, verdict: Verdict) -> Reply:
     reply = cast(Reply, found)
     if verdict.action == "serve":
         if reply.body.error is not None:
-            raise RecordedError(reply.body.error)
+            raise recorded_error(reply.body.error)
         return reply
     value: Any = verdict.value
     if isinstance(value, str):

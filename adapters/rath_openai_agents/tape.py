@@ -13,12 +13,12 @@ from rath_bridge.errors import MissingObjectError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef
-from rath_bridge.model.kinds import Guardrail, Inference, Message, Run, ToolCall, ToolResult
+from rath_bridge.model.kinds import Guardrail, Inference, Message, Run, Span, ToolCall, ToolResult
 from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
 from rath_bridge.replay.divergence import Divergence
 from rath_bridge.session import Session
-from rath_openai_agents.items import FRAMEWORK, OUTPUTS, from_bytes, key
+from rath_openai_agents.items import FRAMEWORK, NATIVE, OUTPUTS, PAIRS, from_bytes, key, parse, table
 
 _SHOWN: Final = 200
 """Characters of each side that a divergence shows."""
@@ -53,6 +53,10 @@ class Answer:
     """``output`` is the item's own."""
     status: str = "ok"
     error: str | None = None
+    item: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The item in which the model was told."""
+    text: Any = None
+    """What the tool itself gave, where both are on record."""
 
     @property
     def result_missing(self) -> bool:
@@ -61,16 +65,37 @@ class Answer:
 
 
 @dataclass(slots=True)
+class Stepped:
+    """A recorded call that is carried out in steps of which none tells its id: operations of an editor, actions of a computer."""
+
+    call_id: str
+    left: deque[Any]
+    first: bool
+    """The first step gives the answer (an editor's), not the last (the screen)."""
+
+
+@dataclass(slots=True)
 class Tape:
     """A record that is being replayed; what was served is not served again. Safe from any thread."""
 
     replies: list[Reply]
     answers: dict[str, deque[Answer]]
-    guardrails: dict[tuple[str, str], deque[tuple[Digest, bool]]]
+    guardrails: dict[tuple[str, str], deque[tuple[Digest, bool, Any]]]
+    """Stage and name to what was decided: chunk, whether it tripped, what it told."""
     tools: dict[str | None, list[Mapping[str, Any]]]
     """Agent to the definitions of its tools, as its first call had them."""
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Call id to the last item that asked for it."""
+    stepped: dict[str, list[Stepped]] = field(default_factory=dict[str, list[Stepped]])
+    """Tool to its calls that are carried out in steps."""
+    listed: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """MCP server to the names of its tools, as it listed them."""
+    rejected: frozenset[str] = frozenset()
+    """Calls that a tool's own guardrail kept from running: hooks saw others start, and not these."""
     reasons: tuple[str, ...] = ()
     """Why the record cannot be replayed whole; empty where it can."""
+    servers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """MCP tool to its server's name."""
     served: int = 0
     misses: list[Divergence] = field(default_factory=list[Divergence])
     _lock: RLock = field(default_factory=RLock)
@@ -81,17 +106,36 @@ class Tape:
         chunks = list(session.chunks())
         nested = _nested(chunks)
         seen: dict[Digest, tuple[Mapping[str, Any], Digest]] = {}
+        chunks = [chunk for chunk in chunks if chunk.kind == "gap" or "rath_openai_agents" in (chunk.origin or "")]
         replies = [_reply(chunk, session, seen, chunk.run in nested) for chunk in chunks if chunk.kind == "inference"]
-        guardrails: dict[tuple[str, str], deque[tuple[Digest, bool]]] = {}
+        guardrails: dict[tuple[str, str], deque[tuple[Digest, bool, Any]]] = {}
         for chunk in chunks:
             if chunk.kind == "guardrail" and chunk.run not in nested:
                 check = cast(Guardrail, chunk.body)
-                guardrails.setdefault((check.stage or "", check.name), deque()).append((chunk.id, bool(check.triggered)))
+                guardrails.setdefault((check.stage or "", check.name), deque()).append(
+                    (chunk.id, bool(check.triggered), check.output)
+                )
         tools: dict[str | None, list[Mapping[str, Any]]] = {}
         for one in replies:
             tools.setdefault(one.body.agent, _definitions(one.body.request.get("tools"), session))
         answers = _answers(chunks, nested)
-        return cls(replies, answers, guardrails, tools, _reasons(replies, answers, [c for c in chunks if c.run not in nested]))
+        asked = list(_asked(chunks, nested))
+        reasons = _reasons(replies, answers, [c for c in chunks if c.run not in nested])
+        by_id = {str(item.get("call_id")): item for item in asked}
+        calls = [cast(ToolCall, chunk.body) for chunk in chunks if chunk.kind == "tool_call"]
+        servers = {call.name: call.server for call in calls if call.server is not None}
+        return cls(
+            replies,
+            answers,
+            guardrails,
+            tools,
+            by_id,
+            _stepped(asked),
+            _listed(chunks),
+            _rejected(chunks),
+            reasons,
+            servers=servers,
+        )
 
     @property
     def divergence(self) -> Divergence | None:
@@ -150,18 +194,39 @@ class Tape:
         """As `answer`; a difference is only told."""
         with self._lock:
             waiting = self.answers.get(call_id)
+            asked = self.asked.get(call_id)
+            if waiting and asked is not None and "arguments" in asked and parse(asked["arguments"]) != DEFAULT.apply(arguments):
+                held = f"{call_id} with {_short(asked['arguments'])}"
+                return Divergence(f"tool call {name}", f"{call_id} with {_short(arguments)}", held, waiting[0].chunk, "arguments")
             if waiting:
                 self.served += 1
                 return waiting.popleft()
         return Divergence(f"tool call {name}", f"{call_id} with {_short(arguments)}", "no answer to it")
 
-    def decision(self, stage: str, name: str) -> bool | Divergence:
-        """Return what a guardrail decided; a check that is not on record is a miss."""
-        found = self.find_decision(stage, name)
-        return self.miss(found) if isinstance(found, Divergence) else found[1]
+    def find_step(self, name: str, step: Any) -> Answer | Divergence | None:
+        """Return the answer to a call of which one step is carried out; None where another step of it gives the answer."""
+        step = DEFAULT.apply(step)
+        with self._lock:
+            calls = self.stepped.get(name, [])
+            found = next((one for one in calls if one.left[0] == step), None)
+            if found is None:
+                held = _short(calls[0].left[0]) if calls else "no call left"
+                chunk = self.answers[calls[0].call_id][0].chunk if calls and self.answers.get(calls[0].call_id) else None
+                return Divergence(f"tool call {name}", _short(step), held, chunk)
+            found.left.popleft()
+            answers = found.first or not found.left
+            found.first = False
+            if not found.left:
+                calls.remove(found)
+        return self.find_answer(name, found.call_id, step) if answers else None
 
-    def find_decision(self, stage: str, name: str) -> tuple[Digest, bool] | Divergence:
-        """As `decision`, with its chunk; a difference is only told."""
+    def decision(self, stage: str, name: str) -> tuple[Digest, bool, Any] | Divergence:
+        """Return what a guardrail decided and told; a check that is not on record is a miss."""
+        found = self.find_decision(stage, name)
+        return self.miss(found) if isinstance(found, Divergence) else found
+
+    def find_decision(self, stage: str, name: str) -> tuple[Digest, bool, Any] | Divergence:
+        """As `decision`; a difference is only told."""
         with self._lock:
             waiting = self.guardrails.get((stage, name))
             if waiting:
@@ -231,7 +296,7 @@ def _answers(chunks: Sequence[Chunk], nested: set[str | None]) -> dict[str, dequ
             native = chunk.native
             for item in from_bytes(native.data) if native is not None and native.framework == FRAMEWORK else ():
                 if item.get("type") in OUTPUTS and item.get("call_id") is not None:
-                    answer = Answer(chunk.id, None, item.get("output"), exact=True)
+                    answer = Answer(chunk.id, None, item.get("output"), exact=True, item=item)
                     told.setdefault(str(item["call_id"]), deque()).append(answer)
         elif chunk.kind == "tool_result":
             body = cast(ToolResult, chunk.body)
@@ -242,13 +307,75 @@ def _answers(chunks: Sequence[Chunk], nested: set[str | None]) -> dict[str, dequ
 
 
 def _longer(told: deque[Answer], given: deque[Answer]) -> deque[Answer]:
-    """Add the last answers of a run that no model was told."""
+    """Add what the tools themselves gave, and the last answers of a run that no model was told."""
+    for one, other in zip(told, given, strict=False):
+        one.text, one.status, one.error = other.output, other.status, other.error
+        if one.item.get("type") not in ("function_call_output", "custom_tool_call_output"):
+            one.chunk = other.chunk  # such an output is no answer in the transcript's own terms: the tool's chunk is
     return deque([*told, *list(given)[len(told) :]])
+
+
+def _asked(chunks: Iterable[Chunk], nested: set[str | None]) -> Iterable[Mapping[str, Any]]:
+    for chunk in chunks:
+        if chunk.kind == "message" and chunk.run not in nested and cast(Message, chunk.body).role == "assistant":
+            native = chunk.native
+            if native is not None and native.framework == FRAMEWORK:
+                yield from (item for item in from_bytes(native.data) if item.get("type") in PAIRS)
+
+
+def _rejected(chunks: Iterable[Chunk]) -> frozenset[str]:
+    calls = [cast(ToolCall, chunk.body) for chunk in chunks if chunk.kind == "tool_call"]
+    if all(call.basis == "inferred" for call in calls):
+        return frozenset()  # nobody saw tools start
+    return frozenset(
+        call.call_id for call in calls if call.basis == "inferred" and call.call_id is not None and call.type == "function"
+    )
+
+
+def _listed(chunks: Iterable[Chunk]) -> dict[str, Sequence[str]]:
+    found: dict[str, Sequence[str]] = {}
+    for chunk in chunks:
+        if chunk.kind == "span" and cast(Span, chunk.body).name == "mcp_tools":
+            about = cast(Span, chunk.body).attributes
+            if isinstance(about.get("server"), str):
+                found[about["server"]] = tuple(map(str, cast("Sequence[Any]", about.get("result") or ())))
+    return found
+
+
+def _stepped(asked: Iterable[Mapping[str, Any]]) -> dict[str, list[Stepped]]:
+    found: dict[str, list[Stepped]] = {}
+    for item in asked:
+        kind, call_id = str(item.get("type")), str(item.get("call_id"))
+        if kind == "apply_patch_call":
+            given: Any = item.get("operations") or [item.get("operation")]
+            steps = [{name: value for name, value in table(one).items() if value is not None} for one in given]
+        elif kind == "computer_call":
+            steps = _actions(cast("Sequence[Any]", item.get("actions") or [item.get("action")]))
+        else:
+            continue
+        found.setdefault(NATIVE[kind], []).append(Stepped(call_id, deque(steps), first=kind == "apply_patch_call"))
+    return found
+
+
+def _actions(actions: Sequence[Any]) -> list[Any]:
+    """Return what the SDK does to a computer for one call: each action, and a screenshot at the end (source: ``agents.computer``)."""
+    found: list[Any] = [[action.get("type"), *_arguments(action)] for action in map(table, actions)]
+    return found if found and found[-1][0] == "screenshot" else [*found, ["screenshot"]]
+
+
+def _arguments(action: Mapping[str, Any]) -> list[Any]:
+    if action.get("type") == "drag":
+        return [[[table(point).get("x"), table(point).get("y")] for point in action.get("path") or ()]]
+    names: Mapping[str, tuple[str, ...]] = {
+        "click": ("x", "y", "button"), "double_click": ("x", "y"), "keypress": ("keys",), "move": ("x", "y"),
+        "scroll": ("x", "y", "scroll_x", "scroll_y"), "type": ("text",),
+    }  # fmt: skip
+    return [action.get(name) for name in names.get(str(action.get("type")), ())]
 
 
 def _reasons(replies: Sequence[Reply], answers: Mapping[str, deque[Answer]], chunks: Sequence[Chunk]) -> tuple[str, ...]:
     found: list[str] = []
-    if not replies:
+    if not replies and not any(chunk.kind == "guardrail" for chunk in chunks):
         found.append("no model call is on record")
     spans = sum(one.native is None and one.body.error is None and not one.nested for one in replies)
     if spans:

@@ -36,6 +36,11 @@ _TIMEOUT: Final = 30.0
 _NOT_ALLOWED: Final = (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege, pg.InvalidSchemaName)
 """What is missing is a right, or a schema to work in; nothing is damaged."""
 _TABLES: Final = r"SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'rath\_%'"
+_NO_SAMPLES: Final = (
+    "ALTER TABLE rath_chunk ALTER COLUMN body SET STATISTICS 0, ALTER COLUMN raw SET STATISTICS 0",
+    "ALTER TABLE rath_object ALTER COLUMN data SET STATISTICS 0",
+)
+"""The planner keeps samples of columns; of what people said it needs none, and none is left when it is erased."""
 _IDLE: Final = 2.0
 """Seconds after which a pooled connection is checked before it is used."""
 
@@ -233,6 +238,8 @@ class PostgresBackend(SqlBackend):
             for step in MIGRATIONS[version:]:
                 step(tx, self.dialect)
             if version < schema.FORMAT:
+                for statement in _NO_SAMPLES:
+                    tx.run(statement)
                 tx.run(
                     "INSERT INTO rath_meta (name, value) VALUES ('format', ?) "
                     "ON CONFLICT (name) DO UPDATE SET value = excluded.value",

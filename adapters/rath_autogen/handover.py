@@ -93,7 +93,7 @@ async def prepare(runner: Any, session: Session, since: int | None) -> Handover:
         held = replace(held, items=tuple(item for item in held.items if item.chunk.position > since))
     if isinstance(runner, Swarm):
         return _to_swarm(runner, session, held)
-    if since is None and held.items and members(runner) and not isinstance(runner, MagenticOneGroupChat):
+    if held.items and members(runner) and not isinstance(runner, MagenticOneGroupChat):
         return await _to_team(runner, held)
     messages, report = chat_messages(held, plain=True)
     pairs = {message.id: row.chunk for message, row in zip(messages, report.manifest, strict=True)}
@@ -104,7 +104,7 @@ async def _to_team(team: Any, held: History) -> Handover:
     """The transcript as the participants' model contexts; the team goes on without a task, as it does after a run of its own."""
     state, report = seated(from_bytes(to_bytes(await captured(team))), team, held)
     losses = list(report.losses)
-    await restored(team, state, lambda path, what: losses.append(Loss(None, path, what)))
+    await restored(team, state, lambda path, what: losses.append(Loss(None, path, what)), own=True)
     return Handover(report.manifest, tuple(losses))
 
 

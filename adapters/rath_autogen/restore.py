@@ -14,17 +14,26 @@ from autogen_core.memory import ListMemory, MemoryContent
 from rath_autogen.capture import conditions, manager, members, wrapped
 from rath_autogen.mend import Lose, beside, closed, cursor, cut_off, graph_cursor, unheard
 from rath_autogen.natives import Registry, unplain
+from rath_autogen.viewpoints import heard
 
 
-async def restored(runner: Any, state: Mapping[str, Any], lose: Lose, path: str = "") -> None:
-    """Load a state that `rath_autogen.shape.fits` has passed; calls without a result are closed, a cursor that ran ahead is put back."""
+async def restored(runner: Any, state: Mapping[str, Any], lose: Lose, path: str = "", *, own: bool = False) -> None:
+    """Load a state that `rath_autogen.shape.fits` has passed; calls without a result are closed, a cursor that ran ahead is put back.
+
+    Args:
+        runner: An agent or a team.
+        state: What to load.
+        lose: Names what could not be restored.
+        path: Place of the state in a larger one.
+        own: The state was taken from this very runner: what no state holds is still there.
+    """
     if members(runner):
-        await _team(runner, state, lose, path)
+        await _team(runner, state, lose, path, own)
     else:
-        await _agent(runner, state, lose, path)
+        await _agent(runner, state, lose, path, own)
 
 
-async def _team(team: Any, state: Mapping[str, Any], lose: Lose, path: str) -> None:
+async def _team(team: Any, state: Mapping[str, Any], lose: Lose, path: str, own: bool) -> None:
     extra = beside(state)
     active = cast("Sequence[str]", extra.get("active", ()))
     agents = cast("dict[str, Any]", deepcopy(state["agent_states"]))
@@ -33,7 +42,7 @@ async def _team(team: Any, state: Mapping[str, Any], lose: Lose, path: str) -> N
         box = agents[member.name]
         context = _context(box["agent_state"])
         if box["message_buffer"] and (member.name in active if "active" in extra else cut_off(context)):
-            box["message_buffer"] = unheard(box["message_buffer"], [_told(item) for item in box["message_buffer"]], context)
+            box["message_buffer"] = unheard(box["message_buffer"], [heard(item) for item in box["message_buffer"]], context)
     chief_state = agents[team._group_chat_manager_name]
     triggered: dict[str, set[str]] | None = None
     if chief_state.get("ready") == [] and "active" not in extra:  # a graph that has ended is ready to begin again
@@ -58,7 +67,7 @@ async def _team(team: Any, state: Mapping[str, Any], lose: Lose, path: str) -> N
         chief._triggered_activation_groups = triggered
     await _conditions(team, extra, lose, path)
     for member in members(team):
-        await restored(member, agents[member.name]["agent_state"], lose, f"{prefix}{member.name}.agent_state.")
+        await restored(member, agents[member.name]["agent_state"], lose, f"{prefix}{member.name}.agent_state.", own=own)
 
 
 async def _ready(team: Any) -> Any:
@@ -95,23 +104,23 @@ async def _conditions(team: Any, extra: Mapping[str, Any], lose: Lose, path: str
             setattr(one, name, value)
 
 
-async def _agent(agent: Any, state: Mapping[str, Any], lose: Lose, path: str) -> None:
+async def _agent(agent: Any, state: Mapping[str, Any], lose: Lose, path: str, own: bool) -> None:
     extra = beside(state)
     await agent.load_state(_mended(state, lose, path))
     inner, team = wrapped(agent), getattr(agent, "_team", None)
     if inner is not None and "wrapped" in extra:
-        await restored(inner, extra["wrapped"], lose, f"{path}wrapped.")
+        await restored(inner, extra["wrapped"], lose, f"{path}wrapped.", own=own)
     elif inner is not None:
         lose(f"{path}wrapped", f"what {inner.name} knew is not on record: AutoGen does not save a wrapped agent")
     if team is not None and "inner_team_state" in state:
-        await restored(team, state["inner_team_state"], lose, f"{path}inner_team_state.")
+        await restored(team, state["inner_team_state"], lose, f"{path}inner_team_state.", own=own)
     context = getattr(agent, "_model_context", None)
     if context is not None and "llm_context" in extra:
         await context.load_state(_mended(extra, lose, path)["llm_context"])
-    own = cast("type[Any]", type(agent))
-    stateless = isinstance(agent, UserProxyAgent) or own.save_state is not BaseChatAgent.save_state
-    if inner is None and not stateless and "llm_context" not in extra:
-        lose(path.removesuffix(".") or "agent_state", f"a {own.__name__} saves no state: what it knew is not on record")
+    cls = cast("type[Any]", type(agent))
+    stateless = isinstance(agent, UserProxyAgent) or cls.save_state is not BaseChatAgent.save_state
+    if not own and inner is None and not stateless and "llm_context" not in extra:
+        lose(path.removesuffix(".") or "agent_state", f"a {cls.__name__} saves no state: what it knew is not on record")
     benches: Sequence[Any] = getattr(agent, "_workbench", None) or ()
     for bench, kept in zip(benches, extra.get("workbenches", ()), strict=False):
         await bench.load_state(kept)
@@ -138,13 +147,6 @@ def _context(state: Mapping[str, Any]) -> Sequence[Any]:
         if held is not None or "wrapped" not in extra:
             return held["messages"] if held else ()
         state = extra["wrapped"]
-
-
-def _told(data: Mapping[str, Any]) -> list[Any]:
-    """What a chat message becomes in the context of an agent that receives it."""
-    message = Registry().load(data)[0]
-    context = [each.model_dump(mode="json") for each in getattr(message, "context", ())]
-    return [*context, message.to_model_message().model_dump(mode="json")]
 
 
 def _register(team: Any, agents: Mapping[str, Any], lose: Lose, path: str) -> None:

@@ -120,7 +120,7 @@ async def _load(runner: Any, state: Mapping[str, Any], chunk: Chunk | None, loss
     try:
         await restored(runner, state, lambda path, what: found.append(Loss(chunk.id if chunk else None, path, what)))
     except Exception as error:
-        await restored(runner, before, lambda path, what: None)
+        await restored(runner, before, lambda path, what: None, own=True)
         raise DecodeError(
             "AutoGen state", f"AutoGen refuses it, nothing was changed ({type(error).__name__}: {error})"
         ) from error

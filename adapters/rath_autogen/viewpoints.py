@@ -16,19 +16,19 @@ from rath_autogen.capture import members
 from rath_autogen.chat import chat_messages
 from rath_autogen.context import llm_messages
 from rath_autogen.items import History, Item
-from rath_autogen.natives import CHAT_TYPES, dump, is_structured
+from rath_autogen.natives import CHAT_TYPES, Registry, dump, is_structured
 from rath_bridge.model.kinds import Message
 from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart, ToolCallResponsePart, UriPart
 from rath_bridge.model.report import Loss, LossReport, ManifestEntry
 
 
 def seated(state: Mapping[str, Any], team: Any, held: History) -> tuple[dict[str, Any], LossReport]:
-    """Return a fresh team's saved state with a history put into it.
+    """Return a team's saved state with a history put into it, behind what it holds.
 
     Args:
-        state: From `rath_autogen.capture.captured`, of a team that has said nothing yet.
+        state: From `rath_autogen.capture.captured`, of a team that has said nothing yet, or has ended its run.
         team: The team.
-        held: The history.
+        held: What it does not know yet.
 
     Returns:
         The state to load, and what no participant's context holds; participants that have no context (people, code executors, nested
@@ -44,14 +44,26 @@ def seated(state: Mapping[str, Any], team: Any, held: History) -> tuple[dict[str
         box = found["agent_states"][name]
         if "llm_context" in box["agent_state"]:
             messages, report = llm_messages(replace(held, items=tuple(_seen(held.items, owners, name, names))))
-            box["agent_state"]["llm_context"]["messages"] = [message.model_dump(mode="json") for message in messages]
+            context = box["agent_state"]["llm_context"]["messages"]
+            context += [message for data in box["message_buffer"] for message in heard(data)]  # what it had not read yet
+            context += [message.model_dump(mode="json") for message in messages]
+            box["message_buffer"] = []
         else:
-            box["message_buffer"], report = list(said), chat
+            box["message_buffer"] += said
+            report = chat
         reports.append(report)
     chief = found["agent_states"][team._group_chat_manager_name]
-    chief["message_thread"] = said
-    _cursor(chief, held, names)
+    if not chief["message_thread"]:
+        _cursor(chief, held, names)
+    chief["message_thread"] += said
     return found, _together(reports)
+
+
+def heard(data: Mapping[str, Any]) -> list[Any]:
+    """What a chat message becomes in the context of an agent that receives it."""
+    message = Registry().load(data)[0]
+    context = [each.model_dump(mode="json") for each in getattr(message, "context", ())]
+    return [*context, message.to_model_message().model_dump(mode="json")]
 
 
 def _owners(held: History) -> dict[str, str | None]:

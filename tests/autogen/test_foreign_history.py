@@ -11,7 +11,7 @@ from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -174,3 +174,26 @@ async def test_a_teams_own_history_is_each_ones_own(store: rb.Store) -> None:
     mine = ["UserMessage", "AssistantMessage", "FunctionExecutionResultMessage", "AssistantMessage", "UserMessage"]
     assert kinds == [mine, ["UserMessage", "UserMessage", "AssistantMessage"], ["UserMessage"] * 3]
     assert [m.source for m in (await team.run()).messages] == ["c", "a"]  # b spoke last
+
+
+@pytest.mark.parametrize("make", [round_robin, selector])
+async def test_a_team_that_worked_before_takes_up_what_another_framework_did_since(store: rb.Store, make: Any) -> None:
+    """AutoGen, then LangGraph, then the same team again: nothing is told twice, and calls stay calls."""
+    a, b = agent("a", "one", "three"), agent("b", "two", "four")
+    team = wrap(SelectorGroupChat([a, b], client("a", "b", "a", "b"), max_turns=2) if make is selector else make(a, b))
+    session = await team.acall(store.create("ticket").append(rb.message("user", "hello")))
+    asked = AIMessage("", tool_calls=[{"id": "c1", "name": "look", "args": {"city": "Oslo"}}])
+    between = [asked, ToolMessage("rain in Oslo", tool_call_id="c1", name="look"), AIMessage("It rains.")]
+    session = session.append(*rb.decode(between), rb.message("user", "And tomorrow?"))
+    after = await team.acall(session)
+    assert [m.text for m in after.messages()][-2:] == ["three", "four"]
+    mine = [
+        ("UserMessage", "hello"),
+        ("AssistantMessage", "one"),
+        ("UserMessage", "two"),
+        *KNOWN[1:],
+        ("AssistantMessage", "three"),
+    ]
+    assert await known(a) == mine
+    begin = next(c.body for c in reversed(list(after)) if isinstance(c.body, Run) and c.body.phase == "begin")
+    assert "losses" not in begin.attributes

@@ -21,6 +21,7 @@ from rath_bridge.model.digests import Digest, digest, new_id
 from rath_bridge.model.kinds import SessionStart
 from rath_bridge.model.reaching import Memo, body_references, reach
 from rath_bridge.replay.comparing import stream_of
+from rath_bridge.replay.marking import Marks
 from rath_bridge.replay.tape import Tape
 from rath_bridge.session import Session
 from rath_bridge.store.overlay import OverlayBackend
@@ -54,6 +55,7 @@ class Branch:
         self._names: dict[bytes, bytes] = {}
         self._runs: dict[str, str] = {}
         self._trees = Memo(1 << 62)
+        self._marks = Marks(tape)
         self.point: int | None = tape.point
         """Position of the chunk at which the branch begins; where the replay does not name it, known once the run has parted."""
         self._ref: Ref | None = None
@@ -133,6 +135,7 @@ class Branch:
         body = _DIGEST.sub(self._renamed, chunk.body_bytes or b"")
         if chunk.kind == "run":
             body = _PARENT.sub(self._rerun, body)
+        body = self._marks.marked(chunk, body)
         run = None if chunk.run is None else self._runs.get(chunk.run, chunk.run)
         return Draft(
             kind=chunk.kind, body=body, body_digest=digest(body), objects=self._objects(body), at=chunk.at, run=run,

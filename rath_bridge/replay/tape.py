@@ -74,6 +74,8 @@ class Tape:
     """Calls whose intent is on record and whose result is not, and that the run came to again."""
     kept: list[str] = field(default_factory=list[str])
     """Writes that were answered from the record although the run had left it: they are not done twice."""
+    repeated: list[tuple[Digest, bool]] = field(default_factory=list[tuple[Digest, bool]])
+    """Recorded chunks whose answers were given again, in order, and whether they were changed."""
     answered: set[Digest] = field(default_factory=set[Digest])
     """Chunks of recorded calls that were answered for (served, overridden, or made live)."""
     parted: bool = False
@@ -228,7 +230,8 @@ class Tape:
         """Apply an override."""
         call = self.held.call_at(chunk) if kind == "tool" else None
         found = self.overrides.at(chunk, call)
-        if found is not None:
+        if found is not None and chunk is not None:
+            self.repeated.append((chunk, True))
             self.parted = self.changed = True
             self._note(chunk)
             return Verdict("value", found.value, chunk=chunk)
@@ -248,6 +251,7 @@ class Tape:
 
     def _serve(self, chunk: Digest) -> Verdict:
         self.served += 1
+        self.repeated.append((chunk, False))
         self._note(chunk)
         cost = self.held.spent(chunk)
         if cost is not None:
@@ -288,6 +292,8 @@ class Tape:
         if not call.unknown:
             self.kept.append(title)
             self.served += 1
+            if call.end is not None:
+                self.repeated.append((call.end, False))
             return Verdict("value", call.value, chunk=call.end)
         if call not in self.unknown:
             self.unknown.append(call)

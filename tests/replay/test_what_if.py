@@ -147,6 +147,12 @@ async def test_a_recorded_write_is_never_executed_again(store: rb.Store) -> None
     report = await rb.areplay(s, program(store, scripted(*again)), overrides={changed.id: "rain"}, then="live")
     assert (report.value, RAN) == ("Done.", []), str(report)
     assert report.notes == ("tool refund was answered from the record, not done again",)
+    assert report.result is not None
+    paid = at(s, "tool_result", "refund").id
+    told = [cast(Any, c.body) for c in report.result if c.position > changed.position and c.kind == "tool_result"]
+    assert [(one.name, one.attributes.get("replayed")) for one in told] == [
+        ("weather", changed.id), ("refund", paid), ("refund", paid),
+    ], "what was not done is not on record as done"  # fmt: skip
     RAN.clear()
     allowed = await rb.areplay(
         s, program(store, scripted(*again)), overrides={changed.id: "rain"}, then="live", allow_effects=True
@@ -180,6 +186,20 @@ async def test_what_is_not_on_record_by_policy(store: rb.Store, policy: Any, ran
     assert report.result is not None
     results = [str(getattr(c.body, "result", "")) for c in report.result if c.kind == "tool_result"]
     assert results[0].startswith(told)
+
+
+async def test_tokens_that_were_spent_then_are_not_counted_again(store: rb.Store) -> None:
+    """Law 7: a model call that is served behind the fork carries no usage; one that is made does."""
+    s = await recorded(store)
+    report = await rb.areplay(
+        s, program(store, never()), overrides={at(s, "tool_result", "refund").id: "refunded A-1"}, then="live"
+    )
+    assert (report.value, report.live) == ("It is sunny, and A-1 is refunded.", 0), str(report)
+    branch = report.result
+    assert branch is not None
+    assert (s.usage().total_tokens, branch.usage().total_tokens) == (45, 30)
+    last = [c for c in branch if c.kind == "inference"][-1]
+    assert cast(Any, last.body).attributes["replayed"] == [c.id for c in s if c.kind == "inference"][-1]
 
 
 async def test_an_intent_without_a_result_is_unknown(store: rb.Store) -> None:

@@ -244,15 +244,26 @@ class RathSaver(BaseCheckpointSaver[Any]):
             StoreUnavailableError: Nothing was written.
         """
         thread_id, namespace = _place(config)
+        with self._threads.flight.of((thread_id, namespace, checkpoint["id"], "put")):
+            self._put(thread_id, namespace, config, checkpoint, metadata, new_versions)
+        return _config(thread_id, namespace, checkpoint["id"])
+
+    def _put(
+        self, thread_id: str, namespace: str, config: RunnableConfig, checkpoint: LangGraphCheckpoint, metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> None:  # fmt: skip
         parent_id: str | None = _configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
-        self._threads.flight.wait((thread_id, namespace, parent_id))
+        flight = self._threads.flight
+        flight.wait((thread_id, namespace, parent_id))
+        parents: dict[str, Any] = facts.get("parents") or {}
+        for around in parents.keys() - {namespace}:  # what a subgraph starts from stands there first
+            flight.wait((thread_id, around, parents[around], "put"))
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
             clean = self._cleaner(line)
             Put(self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict, clean).write()
-        return _config(thread_id, namespace, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store the writes of a task; its checkpoint may come later. Durable when it returns, and before one that follows."""
@@ -384,7 +395,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, checkpoint: LangGraphCheckpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
         """Async twin of `put`."""
-        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+        with self._threads.flight.of((*_place(config), checkpoint["id"], "put")):
+            return await in_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from rath_bridge.model.report import Loss, LossReport
 from rath_bridge.plugins import adapters
 from rath_bridge.session import Session, open_store
 from rath_bridge.verbs.briefing import BriefingFunction, Told, briefing, told
+from rath_bridge.verbs.transcript import top_runs
 
 TARGETS: Final = ("langgraph", "openai_agents", "autogen", "openai_messages")
 """What a session can be continued in; other adapters and formats take the same call."""
@@ -52,14 +53,24 @@ def encode(
         raise UnsupportedError(
             f"there is no style {style!r}: use one of {', '.join(STYLES)}, or a function that writes the briefing"
         )
-    if style == "exact":
-        return _native(session, name, as_)
-    what = told(session.name, list(session.chunks()))
-    if not what.messages:  # only the user has spoken: there is nothing to sum up
-        return _native(session, name, as_)
-    view, origins = _view(session, what, style if callable(style) else None)
-    native, report = _native(view, name, as_)
-    return native, _report(report, what, origins)
+    chunks = list(session.chunks())
+    what = None if style == "exact" else told(session.name, chunks)
+    if what is None or not what.messages:  # where only the user has spoken, there is nothing to sum up
+        native, report = _native(session, name, as_)
+    else:
+        view, origins = _view(session, what, style if callable(style) else None)
+        native, report = _native(view, name, as_)
+        report = _report(report, what, origins)
+    return native, replace(report, losses=(*report.losses, *_erased(chunks)))
+
+
+def _erased(chunks: Sequence[Chunk]) -> Iterator[Loss]:
+    """Messages of the transcript whose content is gone: nobody can hand them over."""
+    gone = [chunk for chunk in chunks if chunk.kind == "message" and chunk.body_bytes is None]
+    roots = top_runs(chunks) if gone else {}
+    for chunk in gone:
+        if chunk.run is None or roots.get(chunk.run, chunk.run) == chunk.run:
+            yield Loss(chunk.id, "body", "its content was erased: left out")
 
 
 def _native(session: Session, name: str, as_: str | None) -> tuple[Any, LossReport]:

@@ -142,6 +142,23 @@ def test_what_the_framework_said_itself_goes_home_as_it_was() -> None:
     assert report.exact
 
 
+@pytest.mark.parametrize("style", ["exact", "briefing"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_was_erased_is_named_and_the_rest_is_handed_over(target: str, style: str) -> None:
+    result = ToolResult(name="pay", call_id="c1", result="y" * 600)
+    s = made(user("a secret " + "x" * 600), assistant(ToolCallPart("c1", "pay", {})), result)
+    s = s.append(rb.message("assistant", "done"), rb.message("user", "more"))
+    gone = [s[1].id, s[3].id]
+    s.store.backend.erase(gone)
+    native, report = handed(s.latest(), target, style)
+    assert native
+    assert "secret" not in str(native)
+    assert (gone[0], "body") in {(loss.chunk, loss.path) for loss in report.losses}
+    assert s.diff(s.fork(f"{target}-{style}").append(rb.message("assistant", "no"))).to_json()
+    assert s.blame("secret") == []
+    assert s.blame("done")
+
+
 # ---------------------------------------------------------------- what people met elsewhere
 
 

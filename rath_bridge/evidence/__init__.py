@@ -7,11 +7,14 @@ Layout (``docs/format/packet.md``)::
     blobs/<digest>      long texts, native records, files and items of trees
     trees/<digest>      nodes of trees, raw
     refs.json           every ref of the sessions, with its reflog
+    index.jsonl         under which names frameworks find chunks again
+    spans.otlp.jsonl    the record as spans, for tracing tools
     manifest.json       format version, sessions, heads, counts, software, what is erased or absent
     coverage.json       who recorded from when to when, every hole that shows, what is not in the packet
     claims.json         what is claimed, and how much of it holds
     commands.json       what checks it, asks it, replays it
     environment.json    where it was written
+    report.html         the record, for people
     VERIFY.md           how to check it with coreutils and openssh
     SHA256SUMS          for ``sha256sum -c``: every other file, sorted
     SHA256SUMS.sig      a signature, for ``ssh-keygen -Y verify``; a second one is SHA256SUMS.2.sig

@@ -143,6 +143,8 @@ class _Fold:
         """Messages of assistants that say something."""
         self.inferences: list[tuple[Chunk, dict[str, Any]]] = []
         self.calls: dict[tuple[str, str], _Call] = {}
+        self.scopes: dict[str, dict[str, None]] = {}
+        """Where each call id was used, in order."""
         self.over: list[_Call] = []
         self.approvals: list[Chunk] = []
         self.failures: list[Chunk] = []
@@ -230,14 +232,16 @@ class _Fold:
             return call
         if call is not None:  # the id is used again: another call
             self.over.append(call)
-        else:  # asked in an earlier run, carried out in this one
-            waiting = ((k, c) for k, c in self.calls.items() if k[1] == name and c.status == "pending" and again != "asked")
-            for old, before in waiting:
-                if before.name == tool or not tool:
-                    del self.calls[old]
+        elif again != "asked":  # asked in an earlier run, carried out in this one
+            for old in self.scopes.get(name, ()):
+                before = self.calls.get((old, name))
+                if before is not None and before.status == "pending" and (before.name == tool or not tool):
+                    del self.calls[old, name]
                     self.calls[key] = before
+                    self.scopes[name][key[0]] = None
                     return before
         call = self.calls[key] = _Call(tool, key[0])
+        self.scopes.setdefault(name, {})[key[0]] = None
         return call
 
     def inference(self, chunk: Chunk, body: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from threading import Thread
 from typing import Annotated, Any, TypedDict
 
@@ -22,7 +23,8 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
 import rath_bridge as rb
-from rath_bridge.session import Store
+from rath_bridge.errors import MergeConflict
+from rath_bridge.session import Session, Store
 from rath_bridge.store.protocol import Ref
 from rath_langgraph import RathSaver, wrap
 from tests.langgraph.graphs import USAGE, asks, thread
@@ -51,7 +53,7 @@ class Model(GenericFakeChatModel):
 
 def model(*answers: Any) -> Model:
     made = [AIMessage(a, usage_metadata=USAGE) if isinstance(a, str) else a for a in answers]  # type: ignore[arg-type]
-    return Model(messages=iter(made))
+    return Model(messages=(one.model_copy() for one in cycle(made)))
 
 
 @tool
@@ -251,6 +253,44 @@ def test_a_graph_is_replayed_and_nothing_runs_and_nothing_is_written(store: Stor
         [m.content for m in one["messages"]] for one in first
     ]
     assert state(store) == before
+
+
+def on(app: Any, session: Session, text: str) -> Session:
+    """Run on a session; a person answers what is asked."""
+    done = app(session.append(rb.message("user", text)))
+    config = {"configurable": {"thread_id": session.name}}
+    if app.get_state(config).next:
+        with rb.record(session.store, session.name):
+            app.invoke(Command(resume="yes"), config)
+    return done.latest()
+
+
+# A delta channel's messages are in no checkpoint: test_merging.py forks and merges those as threads.
+@pytest.mark.parametrize("name", [name for name in CASES if name != "delta"])
+def test_every_kind_of_graph_is_forked_and_merged(store: Store, name: str) -> None:
+    app = wrap(CASES[name].make(), store, checkpointer=None if name == "own-checkpointer" else "rath")
+    begun = on(app, store.create("ticket"), "go")
+    theirs = on(app, begun.fork("try-b"), "their way")
+    ours = on(app, begun, "our way")
+    shared, (here, there) = len(begun.messages()), (len(ours.messages()), len(theirs.messages()))
+    assert shared < here
+    assert shared < there
+    try:
+        merged = ours.merge(theirs, strategy="state", merge_state=app.merge_state)
+    except MergeConflict as error:  # the plain fields of both sides say the same here, so nothing else may conflict
+        pytest.fail(str(error))
+    assert len(merged.messages()) == here + there - shared
+    held = app.get_state({"configurable": {"thread_id": "ticket"}}).values["messages"]
+    if name != "own-checkpointer":  # that one is told when the graph runs next
+        assert [m.content for m in held] == [m.text or _answer(m) for m in merged.messages()]
+    again = on(app, merged, "go on")
+    held = app.get_state({"configurable": {"thread_id": "ticket"}}).values["messages"]
+    assert [m.content for m in held] == [m.text or _answer(m) for m in again.messages()]
+    assert again.fsck() == []
+
+
+def _answer(message: Any) -> str:
+    return "".join(str(part.response) for part in message.parts if part.type == "tool_call_response")
 
 
 @pytest.mark.parametrize("name", ["react", "human", "subgraph", "own-checkpointer", "map-reduce"])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 name: Final = "autogen"
 extra: Final = "autogen"
+frameworks: Final = ("autogen_core",)
 suffix: Final = ".json"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 

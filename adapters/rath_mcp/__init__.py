@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 name: Final = "mcp"
 extra: Final = "mcp"
+frameworks: Final = ("mcp",)
 SUPPORTED: Final[Mapping[str, str]] = {"mcp": ">=1.28,<3"}
 
 _PUBLIC: Final = {

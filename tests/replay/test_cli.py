@@ -48,6 +48,41 @@ def test_a_script_is_replayed_in_a_process_of_its_own(url: str) -> None:
     assert {one.name for one in Path.cwd().iterdir()} <= {"runs.db", "runs.db-wal", "runs.db-shm"}, "nothing ran, no other store"
 
 
+LATE = """
+import asyncio, os
+import rath_bridge as rb
+
+def main():
+    store = rb.open_store(os.environ["STORE"])
+    with rb.record(store, "plain") as recorder:
+        recorder.append(rb.message("user", "hi"))
+        if os.environ.get("LATE"):
+            from agents import Agent, Runner
+            from agents.testing import ScriptedModel, assistant_message
+            from rath_openai_agents import RecordingModel
+            model = ScriptedModel([[assistant_message("live!")]])
+            Runner.run_sync(Agent(name="Late", model=RecordingModel(model)), "hi")
+            print("it was asked live")
+
+main()
+"""
+
+
+def test_a_framework_that_was_never_recorded_and_is_imported_late_is_not_asked_live(url: str) -> None:
+    """The program has changed: it calls an agent now, of an SDK that is on no record and that nothing had imported."""
+    Path("late.py").write_text(LATE)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    subprocess.run([sys.executable, "late.py"], env=environment, check=True)
+    words = [sys.executable, "-m", "rath_bridge", "--store", url, "replay", "plain", "--", "python", "late.py"]
+    same = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert same.returncode == 0, same.stderr + same.stdout
+    late = subprocess.run(words, env={**environment, "LATE": "1"}, capture_output=True, text=True, check=False)
+    assert late.returncode == 1, late.stderr + late.stdout
+    assert "it was asked live" not in late.stdout
+    assert "first divergence: model call of Late" in late.stdout
+
+
 def test_changed_arguments_of_the_script_diverge(url: str) -> None:
     done = replayed(url, "--json", command=(sys.executable, SCRIPT, "hello", "there"))
     assert done.exit_code == 1, done.stderr

@@ -12,7 +12,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import ToolCallRequestEvent
 from autogen_core import CancellationToken
 
-from rath_autogen.capture import members
+from rath_autogen.capture import members, wrapped
 from rath_autogen.guard import guarded
 from rath_autogen.handover import Handover, known, prepare, task_messages
 from rath_autogen.ledger import Ledger, close_ledger, open_ledger
@@ -172,6 +172,7 @@ class Wrapped:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
+            _unbind(self.runner)
             return asyncio.run(self.acall(session))
         raise UnsupportedError(f"{self.runner.name} was called inside a running event loop: await wrapped.acall(session) there")
 
@@ -206,6 +207,18 @@ class Wrapped:
         if self._store is None:
             self._store = open_store()
         return recorder_for(self._store, FRAMEWORK, self._native_id, self._session)
+
+
+def _unbind(runner: Any) -> None:
+    """Let a team that waited in an event loop of an earlier call wait in that of this one: asyncio binds its queue to the first."""
+    stack = [runner]
+    while stack:
+        one = stack.pop()
+        stack.extend(members(one))
+        stack.extend(inner for inner in (wrapped(one), getattr(one, "_team", None)) if inner is not None)
+        queue = getattr(one, "_output_message_queue", None)
+        if queue is not None and queue.empty():
+            queue._loop = None
 
 
 def _follows(session: Session, last: Session) -> bool:

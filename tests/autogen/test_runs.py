@@ -22,7 +22,7 @@ from rath_autogen import RecordingChatCompletionClient, wrap
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.kinds import Message, Run
 from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
-from tests.autogen.scripted import DONE, asks, client, dumped, says
+from tests.autogen.scripted import DONE, INFO, asks, client, dumped, says
 
 
 async def pay(n: int) -> str:
@@ -393,6 +393,23 @@ async def test_without_a_name_each_wrapped_object_has_a_session(store: rb.Store)
 def test_a_wrapped_agent_is_a_step(store: rb.Store) -> None:
     session = wrap(agent("a", "ok"))(store.create("s").append(rb.message("user", "hi")))
     assert told(session) == [("user", None, "hi"), ("assistant", "a", "ok")]
+
+
+class Slow(type(client())):  # type: ignore[misc]
+    """A model for which one really waits."""
+
+    async def create(self, *args: Any, **options: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await super().create(*args, **options)
+
+
+def test_a_wrapped_team_is_a_step_again_and_again(store: rb.Store) -> None:
+    """Each call has an event loop of its own; AutoGen's teams wait on queues that stay with the first."""
+    inner = RoundRobinGroupChat([AssistantAgent("a", Slow(["one", "two"], INFO))], max_turns=1)
+    step = wrap(RoundRobinGroupChat([inner, AssistantAgent("b", Slow(["three", "four"], INFO))], max_turns=2))
+    session = step(store.create("s").append(rb.message("user", "hi")))
+    session = step(session.append(rb.message("user", "more")))
+    assert [m.text for m in session.messages()] == ["hi", "one", "three", "more", "two", "four"]
 
 
 async def test_inside_a_loop_the_step_says_what_to_do(store: rb.Store) -> None:

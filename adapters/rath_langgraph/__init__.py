@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 # The rooms have the names of the functions in them: imported here, the functions are what the package shows.
@@ -82,7 +83,8 @@ def player(tape: Tape) -> Player | None:
         MissingExtraError: It has something on record, and is not installed.
     """
     kinds = {chunk.kind for chunk in tape.held.chunks if '"langgraph"' in (chunk.origin or "")}
-    if not kinds & {"inference", "tool_call", "tool_result", "checkpoint"} and not all(one in sys.modules for one in frameworks):
+    in_use = "langchain_core" in sys.modules and find_spec("langgraph") is not None
+    if not kinds & {"inference", "tool_call", "tool_result", "checkpoint"} and not in_use:
         return None
     from rath_bridge.plugins import require
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import RecorderError, UnsupportedError
@@ -205,8 +205,8 @@ def record_client(
     else:
         _tap_running_2x(holder, recorder)
     holder._write_stream = TeeWrite(holder._write_stream, recorder)
-    held.send_request = _watched(held.send_request, recorder)
-    held.call_tool = _judged(held.call_tool, recorder)
+    held.send_request = _watched(_method(held, "send_request"), recorder)
+    held.call_tool = _judged(_method(held, "call_tool"), recorder)
     held._rath_mcp_recorder = recorder
     return client_session
 
@@ -240,6 +240,18 @@ def record_clients(store: Store | None = None, session: str | None = None, **opt
         yield
     finally:
         made.__init__ = plain
+
+
+def _method(session: Any, name: str) -> Callable[..., Any]:
+    """Return a method that is looked up when it is called, as Python does: what stands in its class may change (in a replay)."""
+    if name in vars(session):
+        return cast("Callable[..., Any]", vars(session)[name])
+    kind = cast(Any, type(session))
+
+    def method(*args: Any, **given: Any) -> Any:
+        return getattr(kind, name)(session, *args, **given)
+
+    return wraps(cast("Callable[..., Any]", getattr(session, name)))(method)
 
 
 def _watched(send_request: Callable[..., Any], recorder: ClientRecorder) -> Callable[..., Any]:

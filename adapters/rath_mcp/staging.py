@@ -55,7 +55,11 @@ class McpPlayer:
         """Let client sessions lead to the record, and start no server."""
         session = import_module("mcp.client.session").ClientSession
         stdio = import_module("mcp.client.stdio")
-        with patched(session, "__init__", _made), patched(stdio, "_create_platform_compatible_process", _later):
+        with (
+            patched(session, "__init__", _made),
+            patched(session, "send_request", _asked),
+            patched(stdio, "_create_platform_compatible_process", _later),
+        ):
             yield
 
     @property
@@ -100,11 +104,11 @@ class McpPlayer:
 class RecordedServer(ReplayServer):
     """The server of one client session, as the record has it; the tape decides about each call."""
 
-    def __init__(self, player: McpPlayer) -> None:
+    def __init__(self, player: McpPlayer, connection: str | None = None) -> None:
         super().__init__(player.exchanges)
         self._waiting = player.waiting  # shared: the sessions of a run take from one record
         self.player = player
-        self.connection: str | None = None
+        self.connection = connection
         self.greeting: Mapping[str, Any] = {}
         """What the recorded server answered to the client's greeting."""
 
@@ -249,6 +253,18 @@ def _made(original: Callable[..., Any], session: Any, *args: Any, **options: Any
         from rath_mcp.wires import lead_to
 
         lead_to(session, RecordedServer(player))
+
+
+async def _asked(original: Callable[..., Any], session: Any, *args: Any, **options: Any) -> Any:
+    tape = current_tape()
+    player = tape.player("mcp") if tape is not None else None
+    wire = getattr(session, "_rath_mcp_wire", None)
+    if player is not None and (wire is None or wire.tape is not tape):
+        from rath_mcp.wires import lead_open
+
+        recorder = getattr(session, "_rath_mcp_recorder", None)
+        lead_open(session, RecordedServer(player, None if recorder is None else recorder.connection.id))
+    return await original(session, *args, **options)
 
 
 async def _later(original: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -31,39 +31,67 @@ def lead_to(session: Any, server: RecordedServer) -> None:
     Raises:
         UnsupportedError: It has no streams (an in-process server of SDK 2.x).
     """
+    holder, read, write = _streams(session)
+    wire = Wire(session, server, _inner(read), _inner(write))
+    _put(holder, "_read_stream", wire.incoming)
+    _put(holder, "_write_stream", Outgoing(wire))
+    session._rath_mcp_wire = wire
+
+
+def lead_open(session: Any, server: RecordedServer) -> None:
+    """Lead a client session that was opened before the replay to the record, for as long as the replay runs."""
+    holder, read, write = _streams(session)
+    plain = _inner(write)
+    before = plain.wire if isinstance(plain, Outgoing) else None
+    wire = Wire(session, server, _inner(read), plain if before is None else before.write, opened=True)
+    _put(holder, "_write_stream", Outgoing(wire))
+    session._rath_mcp_wire = wire
+
+
+def _streams(session: Any) -> tuple[Any, Any, Any]:
     holder = getattr(session, "_dispatcher", session)
     if not (hasattr(holder, "_read_stream") and hasattr(holder, "_write_stream")):
         raise UnsupportedError("this MCP session has no streams, so its server cannot be replayed: connect over stdio or HTTP")
-    read, write = holder._read_stream, holder._write_stream
-    inner_read = read.inner if isinstance(read, TeeRead) else read
-    inner_write = write.inner if isinstance(write, TeeWrite) else write
-    wire = Wire(session, server, inner_read, inner_write)
-    for stream, name, kind, inner in (
-        (read, "_read_stream", TeeRead, wire.incoming), (write, "_write_stream", TeeWrite, Outgoing(wire)),
-    ):  # fmt: skip
-        if isinstance(stream, kind):
-            stream.inner = inner
-        else:
-            setattr(holder, name, inner)
+    return holder, holder._read_stream, holder._write_stream
+
+
+def _inner(stream: Any) -> Any:
+    return stream.inner if isinstance(stream, (TeeRead, TeeWrite)) else stream
+
+
+def _put(holder: Any, name: str, inner: Any) -> None:
+    stream = getattr(holder, name)
+    if isinstance(stream, (TeeRead, TeeWrite)):
+        stream.inner = inner
+    else:
+        setattr(holder, name, inner)
 
 
 class Wire:
     """One session's way to the record, and to the real server once something is made live."""
 
-    def __init__(self, session: Any, server: RecordedServer, read: Any, write: Any) -> None:
+    def __init__(self, session: Any, server: RecordedServer, read: Any, write: Any, *, opened: bool = False) -> None:
         import anyio
 
-        self._session, self._server, self._read, self._write = session, server, read, write
-        self._outgoing, self.incoming = anyio.create_memory_object_stream[Any](float("inf"))
+        self._session, self._server, self._read, self.write = session, server, read, write
+        self._opened = opened
+        """The session was opened before the replay, and its server has been greeted."""
+        if not opened:  # an open session goes on reading where it reads
+            self._outgoing, self.incoming = anyio.create_memory_object_stream[Any](float("inf"))
         self._hello: Any = None
         self._echo: Echo | None = None
         self._pump: asyncio.Task[None] | None = None
         self._greeted: asyncio.Future[None] | None = None
 
+    @property
+    def tape(self) -> Any:
+        """The replay that it belongs to."""
+        return self._server.player.core
+
     async def send(self, item: Any) -> None:
         """Take a message of the client."""
-        if current_tape() is not self._server.player.core:  # the replay is over, the session is not
-            await self._write.send(item)
+        if current_tape() is not self.tape:  # the replay is over, the session is not
+            await self.write.send(item)
             return
         sent = getattr(item, "message", item)
         message = dump(getattr(sent, "root", sent), outgoing=True)
@@ -84,7 +112,7 @@ class Wire:
             self._server.left(miss)
         if answers is None:
             await self._live(item)
-        elif self._server.closes(answers):
+        elif self._server.closes(answers) and not self._opened:
             self._say(answers[:-1])
             self._outgoing.close()
         else:
@@ -94,10 +122,16 @@ class Wire:
         for message in messages:
             if self._echo is not None:
                 self._echo.see(message, "s2c")
-            self._outgoing.send_nowait(_as_item(message))
+            if self._opened:
+                _slip_in(self._read, _as_item(message))
+            else:
+                self._outgoing.send_nowait(_as_item(message))
 
     async def _live(self, item: Any) -> None:
         """Make a request live; the real server is greeted first, as the client has greeted the record."""
+        if self._opened:
+            await self.write.send(item)
+            return
         if self._pump is None:
             loop = asyncio.get_running_loop()
             self._greeted = loop.create_future()
@@ -105,13 +139,13 @@ class Wire:
             if self._hello is None:
                 self._greeted.set_result(None)
             else:
-                await self._write.send(self._hello)
+                await self.write.send(self._hello)
         assert self._greeted is not None
         first = not self._greeted.done()
         await asyncio.shield(self._greeted)
         if first and self._hello is not None:
-            await self._write.send(_as_item({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-        await self._write.send(item)
+            await self.write.send(_as_item({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        await self.write.send(item)
 
     async def _listen(self) -> None:
         """Pass on what the real server says."""
@@ -139,9 +173,10 @@ class Wire:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
                 await self._pump
-        self._outgoing.close()
-        await self._read.aclose()
-        await self._write.aclose()
+        if not self._opened:
+            self._outgoing.close()
+            await self._read.aclose()
+        await self.write.aclose()
 
 
 class Echo:
@@ -167,21 +202,39 @@ class Outgoing:
     """The write stream of a session that leads to the record."""
 
     def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+        self.wire = wire
 
     async def send(self, item: Any) -> None:
         """Send a message."""
-        await self._wire.send(item)
+        await self.wire.send(item)
 
     async def aclose(self) -> None:
         """Close the session's way."""
-        await self._wire.aclose()
+        await self.wire.aclose()
 
     async def __aenter__(self) -> Outgoing:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _slip_in(stream: Any, item: Any) -> None:
+    """Let a session that waits for its server read this; never waits, since the session's own loop may be who calls."""
+    from contextvars import copy_context
+
+    from anyio import WouldBlock
+    from anyio.streams.memory import MemoryObjectSendStream
+
+    if hasattr(stream, "last_context"):  # of SDK 2.x: each message comes with the context of who sent it
+        stream, item = stream._inner, (copy_context(), item)
+    sender: Any = MemoryObjectSendStream(stream._state)
+    try:
+        sender.send_nowait(item)
+    except WouldBlock:
+        stream._state.buffer.append(item)
+    finally:
+        sender.close()
 
 
 def _as_item(message: Json) -> Any:

@@ -141,20 +141,52 @@ async def test_from_some_point_on_the_server_is_started_and_asked(store: rb.Stor
     assert report.value[1]["structuredContent"]["state"] == "shipped"
 
 
-async def test_callers_that_ask_the_same_at_once_get_what_they_got(store: rb.Store, tmp_path: Path) -> None:
-    counter = tmp_path / "counter.py"
-    counter.write_text(
+@pytest.fixture
+def counts(tmp_path: Path) -> Shop:
+    script = tmp_path / "counter.py"
+    script.write_text(
         "from itertools import count\nfrom mcp.server.fastmcp import FastMCP\n"
         "server, numbers = FastMCP('counts', log_level='ERROR'), count()\n"
         "@server.tool()\ndef next_number() -> int:\n    return next(numbers)\nserver.run('stdio')\n"
     )
-    shop = Shop(tmp_path, counter)
+    return Shop(tmp_path, script)
 
+
+@pytest.mark.parametrize("recording", [True, False])
+async def test_a_session_that_was_opened_before_the_replay_is_answered_from_the_record(
+    store: rb.Store, counts: Shop, recording: bool
+) -> None:
+    async with (
+        stdio_client(StdioServerParameters(command=sys.executable, args=counts.args)) as streams,
+        ClientSession(*streams) as client,
+    ):
+        if recording:
+            record_client(client, store, "ticket")
+        await client.initialize()
+
+        async def run() -> list[Any]:
+            return [(await client.call_tool("next_number", {})).structuredContent for _ in range(2)]
+
+        first = await run()
+        assert first == [{"result": 0}, {"result": 1}]
+        if not recording:
+            report = await rb.areplay(store.create("ticket"), run)
+            assert (report.equal, report.live, len(report.misses)) == (False, 0, 1), str(report)
+        else:
+            while "ticket" not in store or sum(chunk.kind == "tool_result" for chunk in store.session("ticket")) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # an observer's writes are durable within 100 ms
+            for _ in range(2):  # each replay has a tape of its own
+                report = await rb.areplay(store.session("ticket"), run)
+                assert (report.value, report.live, report.misses, report.unused) == (first, 0, (), ()), str(report)
+        assert await run() == [{"result": 2}, {"result": 3}]  # the real server was asked for nothing meanwhile
+
+
+async def test_callers_that_ask_the_same_at_once_get_what_they_got(store: rb.Store, counts: Shop) -> None:
     def run(names: list[str]) -> Any:
         async def running() -> dict[str, Any]:
             found: dict[str, Any] = {}
             with rb.record(store, "ticket") as recorder:
-                async with shop.client() as client:
+                async with counts.client() as client:
 
                     async def work(name: str) -> None:
                         with recorder.run(name):

@@ -6,7 +6,7 @@ LangGraph hands both to a pool and waits for neither; its threads may overtake e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from threading import Condition
 
@@ -35,4 +35,10 @@ class Flight:
     def wait(self, checkpoint: Hashable) -> None:
         """Wait until nothing of a checkpoint is on its way."""
         with self._landed:
+            self._landed.wait_for(lambda: checkpoint not in self._under_way)
+
+    def expect(self, checkpoint: Hashable, stands: Callable[[], bool], patience: float) -> None:
+        """Give something a moment to set out, and then wait until it has landed."""
+        with self._landed:
+            self._landed.wait_for(lambda: checkpoint not in self._under_way and stands(), patience)
             self._landed.wait_for(lambda: checkpoint not in self._under_way)

@@ -42,6 +42,8 @@ class Line:
     run: str = ""
     run_chunk: Digest = ""
     span: SpanContext | None = None
+    started: str | None = None
+    """Of a subgraph's call: the checkpoint of the graph around it from which it began."""
     tips: dict[str, Where] = field(default_factory=dict[str, Where])
     """Checkpoints that are the last of this thread on their branch."""
     passed: set[str] = field(default_factory=set[str])

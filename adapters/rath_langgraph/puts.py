@@ -48,7 +48,10 @@ class Put:
         self.backend = threads.store.backend
         self.key = Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint["id"])
         self.parent = self.threads.known(line, parent_id)
-        self.ended = threads.ended(line) if facts.get("source") not in ("fork", "update") else []
+        if line.namespace:
+            parents: dict[str, Any] = facts.get("parents") or {}
+            line.started = parents.get(above(line.namespace))
+        self.ended = threads.ended(line, checkpoint["id"]) if facts.get("source") not in ("fork", "update") else []
         """Ends of subgraph calls: a checkpoint behind them tells that they are done."""
 
     def write(self) -> None:

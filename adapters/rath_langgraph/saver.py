@@ -41,7 +41,7 @@ from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, Line, Stages, Threads, settle
+from rath_langgraph.threads import FRAMEWORK, Line, Stages, Threads, above, settle
 
 _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 _PAGE: Final = 128
@@ -255,11 +255,11 @@ class RathSaver(BaseCheckpointSaver[Any]):
         parent_id: str | None = _configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
-        flight = self._threads.flight
-        flight.wait((thread_id, namespace, parent_id))
+        self._threads.flight.wait((thread_id, namespace, parent_id))
         parents: dict[str, Any] = facts.get("parents") or {}
-        for around in parents.keys() - {namespace}:  # what a subgraph starts from stands there first
-            flight.wait((thread_id, around, parents[around], "put"))
+        begun = parents.get(above(namespace)) if namespace and facts.get("source") == "input" else None
+        if begun is not None:
+            self._threads.expect(thread_id, above(namespace), begun)
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
             clean = self._cleaner(line)

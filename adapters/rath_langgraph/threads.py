@@ -36,6 +36,8 @@ _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
 _VISITS: Final = 1_000
+_PATIENCE: Final = 0.1
+"""Seconds."""
 _REPLAYS: Final = 4
 """Replays at the same time."""
 
@@ -70,6 +72,20 @@ class Threads:
             if not found.run:
                 self._open(found)
         return found
+
+    def expect(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
+        """Let the checkpoint that a subgraph starts from stand first, so that what came from it is not said again.
+
+        LangGraph may hand the subgraph's over before it; with ``durability="exit"`` it comes at the end, and is not waited for long.
+        """
+
+        def stands() -> bool:
+            line = self._lines.get((thread_id, namespace))
+            return line is not None and checkpoint_id in line.states
+
+        if stands() or self.store.backend.lookup(Key(FRAMEWORK, thread_id, namespace, checkpoint_id)) is not None:
+            return
+        self.flight.expect((thread_id, namespace, checkpoint_id, "put"), stands, _PATIENCE)
 
     def travel(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
         """Somebody has asked for an old checkpoint."""
@@ -192,12 +208,19 @@ class Threads:
             with self._lock:
                 self._calls.setdefault((line.thread_id, above(line.namespace)), {})[line.run] = line
 
-    def ended(self, line: Line) -> list[Draft]:
-        """The ends of the subgraph calls that were carried out before this namespace went on: their tasks are done."""
+    def ended(self, line: Line, checkpoint_id: str | None = None) -> list[Draft]:
+        """The ends of the subgraph calls that a checkpoint follows: those that began from an older one, with what they called."""
         with self._lock:
-            calls = self._calls.pop((line.thread_id, line.namespace), {})
+            calls = self._calls.get((line.thread_id, line.namespace), {})
+            over = {
+                run: call
+                for run, call in calls.items()
+                if checkpoint_id is None or (call.started is not None and call.started < checkpoint_id)
+            }
+            for run in over:
+                del calls[run]
         found: list[Draft] = []
-        for run, call in calls.items():
+        for run, call in over.items():
             found += self.ended(call)
             name = call.namespace.rpartition("|")[2].partition(":")[0]
             found.append(draft(Run(phase="end", name=name, status="ok"), run=run, origin=origin(), span=call.span))

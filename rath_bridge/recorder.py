@@ -443,7 +443,8 @@ class Recorder:
         if writer is not self:
             return writer._enqueue(item)
         with self._gate:
-            full = len(self._queue) >= self._limit
+            waiting = len(self._queue)
+            full = waiting >= self._limit
             if full:
                 self._lost += 1
             else:
@@ -452,7 +453,8 @@ class Recorder:
             if self._lost == 1:
                 _log.warning("rath_bridge: the spool of %s is full; further chunks are counted as a gap", self.name)
             return False
-        self._start()
+        if not waiting or self._thread is None or self.closed:  # else the writer is at work already
+            self._start()
         return True
 
     def _made(self, make: Callable[[], Draft]) -> Draft:

@@ -205,7 +205,7 @@ def stated(kind: type[Any]) -> Callable[[], Any]:
     return make
 
 
-GO: Any = {"messages": [HumanMessage("go")]}
+GO: Any = {"messages": [HumanMessage("go", id="go")]}
 CASES: dict[str, Case] = {
     "react": Case(lambda: react(model(asks("add", "c1", a=1, b=2), asks("fail", "c2", reason="x"), asks("look", "c3", what="y"), "end"))),
     "supervisor": Case(supervised),

@@ -34,6 +34,7 @@ class Ours(MemoryAdapter):  # type: ignore[misc]
     """What packets and stores have in common: a record is a message, its metadata are the envelope's."""
 
     supports_replay = supports_metadata = supports_snapshot = True
+    store: rb.Store
 
     def setup(self) -> None:
         self.home = Path(tempfile.mkdtemp())
@@ -202,7 +203,7 @@ class Packet(Ours):
     def snapshot_store(self) -> object:
         return self._copy_store(self.place)
 
-    def restore_store(self, token: object) -> None:
+    def restore_store(self, token: Any) -> None:
         self._restore_store(token, self.place)
 
 
@@ -266,7 +267,7 @@ class File(Ours):
     def snapshot_store(self) -> object:
         return self._copy_store(self.path)
 
-    def restore_store(self, token: object) -> None:
+    def restore_store(self, token: Any) -> None:
         self._restore_store(token, self.path)
 
 

@@ -23,7 +23,7 @@ def compare_key(message: BaseMessage) -> Digest:
     """Return the digest of what a message says: role, content, calls."""
     content: Any = message.content
     if isinstance(content, list):
-        blocks = cast("list[Any]", content)
+        content = blocks = [_named(block) for block in cast("list[Any]", content)]
         texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
         if (
             len(blocks) == 1
@@ -37,6 +37,14 @@ def compare_key(message: BaseMessage) -> Digest:
     if isinstance(message, ToolMessage):
         facts.append(message.tool_call_id)
     return digest(encode(facts)[0])
+
+
+def _named(block: Any) -> Any:
+    """A content block without the id that LangChain makes up for it (``langchain_core.utils.uuid``: ``lc_`` and a new UUID)."""
+    if not isinstance(block, Mapping):
+        return block
+    found = cast("Mapping[str, Any]", block)
+    return {key: value for key, value in found.items() if key != "id" or not str(value).startswith("lc_")}
 
 
 def content_key(value: Any) -> Digest:

@@ -115,18 +115,11 @@ def _classes(base: type[Any]) -> list[type[Any]]:
 def _on_stand_in(name: str, made: Callable[[GraphPlayer, Any], Any], kind: type[Any]) -> Callable[..., Any]:
     def call(original: Callable[..., Any], real: Any, *args: Any, **kwargs: Any) -> Any:
         player = _player()
-        if player is None or isinstance(real, kind) or _on_the_wire(player, real):
+        if player is None or isinstance(real, kind):
             return original(real, *args, **kwargs)
         return getattr(made(player, real), name)(*args, **kwargs)
 
     return call
-
-
-def _on_the_wire(player: GraphPlayer, real: Any) -> bool:
-    """Tell whether a tool is one of an MCP server whose frames are on record: then the server is answered for, not the tool."""
-    made = getattr(real, "coroutine", None)
-    wire = player.core.player("mcp")
-    return wire is not None and getattr(made, "__module__", "").startswith("langchain_mcp_adapters") and bool(wire.on_wire)
 
 
 def _on_scratch(name: str) -> Callable[..., Any]:

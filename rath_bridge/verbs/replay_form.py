@@ -26,6 +26,8 @@ _TASK_ID: Final = re.compile(r":[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 _SPEAKER: Final = {"inference": "agent", "message": "name"}
 """Per kind: the field that says which member of a team it is of."""
 _CHECKPOINT_ID: Final = re.compile(rb'"checkpoint_id":"([^"]*)"')
+_MADE: Final = re.compile(rb'"lc_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"')
+"""Ids that LangChain makes up for content blocks, wherever they stand."""
 _CALL_KEYS: Final = ("call_id", "tool_call_id")
 _SPAN_IDS: Final = ("parent_id", "span_id", "trace_id")
 """How attributes of a foreign span are called that name spans and traces."""
@@ -105,7 +107,8 @@ class Renumber:
         """Return one chunk as it counts for equality."""
         if chunk.body_bytes is None:
             return Step(self._actor(chunk.run), chunk.kind, {"erased": chunk.body_digest}, chunk)
-        values: dict[str, Any] = decode(chunk.body_bytes, None, f"chunk {chunk.id[:16]}")
+        body = _MADE.sub(b'"lc_"', chunk.body_bytes) if b'"lc_' in chunk.body_bytes else chunk.body_bytes
+        values: dict[str, Any] = decode(body, None, f"chunk {chunk.id[:16]}")
         if chunk.kind == "run" and chunk.run is not None and values.get("phase") == "begin":
             self._begin(chunk.run, values)
         actor = self._actor(chunk.run)

@@ -145,3 +145,38 @@ async def test_autogens_workbench_is_replayed_with_its_agent(store: rb.Store, ar
     report = await rb.areplay(store.session("ticket"), program(False))
     assert (report.equal, report.value, report.live, report.unused) == (True, first, 0, ()), str(report)
     assert (tmp_path / "started").read_text() == "x"
+
+
+async def test_a_graph_with_tools_of_a_server_is_replayed(store: rb.Store, args: list[str], tmp_path: Path) -> None:
+    """LangChain gives the blocks of a result new ids each time: they are no difference, neither in a prompt nor on record."""
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, ToolCall
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+
+    from rath_langgraph import wrap
+
+    def program(said: list[AIMessage]) -> Any:
+        async def run() -> Any:
+            model = GenericFakeChatModel(messages=iter(said))
+            with rb.record(store, "ticket"), record_clients():
+                client = MultiServerMCPClient({"shop": {"command": sys.executable, "args": args, "transport": "stdio"}})
+                tools = await client.get_tools()
+                graph: Any = StateGraph(MessagesState)
+                graph.add_node("bot", lambda state: {"messages": [model.invoke(state["messages"])]})
+                graph.add_node("tools", ToolNode(tools)).add_edge(START, "bot").add_edge("tools", "bot")
+                graph.add_conditional_edges("bot", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+                app = wrap(graph.compile(), store, checkpointer="rath")
+                config: Any = {"configurable": {"thread_id": "t"}}
+                return (await app.ainvoke({"messages": [("user", "where is it?")]}, config))["messages"][-1].content
+
+        return run
+
+    call = ToolCall(name="find_order", args={"order": "A-1"}, id="c1")
+    assert await program([AIMessage("", tool_calls=[call]), AIMessage("on its way")])() == "on its way"
+    starts = (tmp_path / "started").read_text()
+    report = await rb.areplay(store.session("ticket"), program([]))
+    assert (report.value, report.live, report.unused) == ("on its way", 0, ()), str(report)
+    assert report.equal, str(report)
+    assert (tmp_path / "started").read_text() == starts

@@ -52,9 +52,11 @@ def decode(obj: Any, /) -> Sequence[Draft]:
     if is_live(obj):
         return list(_session(live_records(obj), "live"))
     records = shapes.rows(obj, _PLACE, "")
-    return (
-        [_row(one, f"[{number}]") for number, one in enumerate(records)] if are_rows(records) else list(_session(records, "file"))
-    )
+    if are_rows(records):
+        return [_row(one, f"[{number}]") for number, one in enumerate(records)]
+    for number, one in enumerate(records):
+        shapes.text(shapes.table(one, _PLACE, f"[{number}]").get("record_type"), _PLACE, f"[{number}].record_type")
+    return list(_session(records, "file"))
 
 
 def _draft(body: Body, codec: str | None = None, value: Any = None, at: int | None = None) -> Draft:

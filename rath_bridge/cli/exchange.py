@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +24,7 @@ from rath_bridge.interchange.formats import OURS
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
 from rath_bridge.interchange.transfer import PacketOrigin, StoreOrigin, is_packet, is_store, transfer
+from rath_bridge.model.digests import new_id
 from rath_bridge.plugins import adapters
 from rath_bridge.session import Store, open_store
 from rath_bridge.verbs.inert import inert
@@ -150,6 +152,8 @@ def _expanded(sources: Sequence[str]) -> list[str]:
     """Files in the order in which they were named: patterns that no shell has expanded, and what stands in directories."""
     found: list[str] = []
     for source in sources:
+        if not source:
+            raise typer.BadParameter("a source without a name (an empty variable?): name a file, or . for all of this directory")
         path = Path(source)
         if "://" in source or (path.is_dir() and is_packet(path)):
             found.append(source)
@@ -171,7 +175,7 @@ def _told(
     if as_json:
         rows = [asdict(one) for one in done]
         errors = [{"source": file, "error": _problem(error)} for file, error in faults]
-        hints = face.next(*(f"show {one.session}" for one in done[:1]))
+        hints = face.next(*[f"show {one.session}" for one in done if one.status != "empty"][:1])
         face.json({"imported": rows, "failed": errors, "dry_run": dry_run, "next_actions": hints})
         return
     listing = table("SESSION", "STATUS", "CHUNKS", "FORMAT", "SOURCE", right=("CHUNKS",))
@@ -186,8 +190,12 @@ def _told(
         problem = _problem(error)
         where = "" if os.path.basename(file) in problem else f"{file}: "
         face.err.print(f"rath-bridge: {inert(where + problem)}", style="bad", soft_wrap=True)
-    new = sum(one.status != "unchanged" for one in done)
-    facts = [f"{counted(new, 'session')} {'would be ' if dry_run else ''}imported", f"{len(done) - new} unchanged"]
+    same = sum(one.status == "unchanged" for one in done)
+    new = len(done) - same - sum(one.status == "empty" for one in done)
+    facts = [
+        f"{counted(new, 'session')} {'would be ' if dry_run else ''}imported",
+        f"{sum(one.status == 'unchanged' for one in done)} unchanged",
+    ]
     face.line((", ".join([*facts, *([f"{len(faults)} failed"] if faults else [])]), "dim"))
 
 
@@ -224,11 +232,7 @@ def export(
     if out is None:
         face.write(data)
     else:
-        try:
-            with out.open("wb" if force else "xb") as file:
-                file.write(data)
-        except FileExistsError:
-            raise UnsupportedError(f"{out} is there already and was left alone: pass --force, or choose another path") from None
+        _write(out, data, force=force)
     for loss in report.losses:
         where = f"{(loss.chunk or '-')[:12]} {loss.path}"
         face.err.print(Text.assemble(("lost  ", "warn"), (inert(where), "id"), f"  {inert(loss.what)}"), soft_wrap=True)
@@ -236,3 +240,24 @@ def export(
         many = "1 thing was" if len(report.losses) == 1 else f"{len(report.losses)} things were"
         face.err.print(Text(f"{many} lost; all else is there", "dim"))
     return 1 if strict and report.losses else 0
+
+
+def _write(out: Path, data: bytes, *, force: bool) -> None:
+    """Write a file whole or not at all; what stands there stays as it was until the new one is complete."""
+    if out.exists() and not force:
+        raise UnsupportedError(f"{out} is there already and was left alone: pass --force, or choose another path")
+    if out.exists() and not out.is_file():  # a device or a pipe cannot be replaced; a directory is an error
+        out.write_bytes(data)
+        return
+    where = out.resolve()
+    part = where.with_name(f".{where.name[:200]}.{new_id(4)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+        if where.exists():
+            shutil.copymode(where, part)
+        os.replace(part, where)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(out)) from None
+    finally:
+        part.unlink(missing_ok=True)

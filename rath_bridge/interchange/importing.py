@@ -26,7 +26,7 @@ from rath_bridge.store.protocol import Ref
 INDEX: Final = "rath_bridge.import"
 """Framework of the index keys under which marks stand."""
 
-Status = Literal["new", "grown", "branched", "unchanged"]
+Status = Literal["new", "grown", "branched", "unchanged", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Imported:
     session: str
     """Where it stands: ``atif/run-1``, or ``atif/run-1@import-1a2b3c4d``."""
     status: Status
+    """``empty`` where the document holds nothing: no session is made of it."""
     chunks: int
     """How many are new."""
     torn: int = 0
@@ -63,6 +64,8 @@ def import_document(store: Store, document: Document, *, name: str | None = None
         drafts.append(draft(Gap(count=1, reason="the last line of the file was cut", attributes={"bytes": document.torn})))
         marks.append(_next(marks[-1] if marks else "", drafts[-1]))
     wanted = check_name(name) if name is not None else _name(document)
+    if not drafts:
+        return Imported(document.label, document.format.name, wanted, "empty", 0)
     try:
         return _import(store, document, wanted, drafts, marks, own_name=name is not None, dry_run=dry_run)
     except NameInUseError:

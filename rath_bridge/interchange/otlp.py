@@ -19,7 +19,7 @@ from rath_bridge.interchange.otlp_chunks import FRAMEWORK, drafts
 from rath_bridge.interchange.otlp_spans import PLACE, Raw, given, pairs, raw_spans, span_json
 from rath_bridge.interchange.otlp_wire import frames, from_protobuf, to_protobuf
 from rath_bridge.model.chunk import Chunk, Draft
-from rath_bridge.model.kinds import Message
+from rath_bridge.model.kinds import Message, SessionStart
 from rath_bridge.model.report import Loss, LossReport
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
@@ -160,16 +160,26 @@ def encode(session: Session, /) -> tuple[Any, LossReport]:
         native = chunk.native if ref is not None and ref["framework"] == FRAMEWORK else None
         if native is not None:
             kept = from_bytes(native.data)
-            rows.append((tuple(kept["at"]), kept["span"], kept.get("resource"), kept.get("scope")))
+            rows += [
+                (tuple(one["at"]), one["span"], one.get("resource"), one.get("scope")) for one in (kept, *kept.get("again", ()))
+            ]
         elif not _from_otlp(chunk):
             others.append(chunk)
-    ours = {chunk.id for chunk in others}
+    ours = {chunk.id for chunk in others if not (rows and _of_import(chunk))}
     records = [record for record in session_spans(session, content=True) if record.chunk in ours]
     document: Any = _rebuilt(rows) if rows else {"resourceSpans": []}
     if records:
         target: Any = (listed(document) or [document])[-1]
         target["resourceSpans"].append(resource_spans(records))
     return document, LossReport(tuple(_losses(others, records)))
+
+
+def _of_import(chunk: Chunk) -> bool:
+    """Whether a chunk only tells that a file came in: it is no part of what the file says."""
+    if chunk.kind != "session" or chunk.body_bytes is None:
+        return False
+    body = cast(SessionStart, chunk.body)
+    return body.op == "import" or (body.op == "fork" and str(body.reason).startswith("import of "))
 
 
 def _from_otlp(chunk: Chunk) -> bool:

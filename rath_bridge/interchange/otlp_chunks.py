@@ -16,6 +16,7 @@ from rath_bridge.model.parts import TextPart, part_to_json
 from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
+from rath_bridge.otel.records import attribute
 from rath_bridge.otel.values import listed
 from rath_bridge.otel.vocabulary import CALLS, RUNS, Operation, Said
 
@@ -40,6 +41,14 @@ class _Node:
     """A model call below it tells its messages."""
     head: bool = False
     """The first of its resource and scope: it keeps what stands around it."""
+    again: list[Raw] = field(default_factory=list[Raw])
+    """The same span where it stands in the file once more; kept for the way home."""
+    doer: _Node | None = None
+    """The nearest around it that has an operation."""
+    agent: _Node | None = None
+    """The nearest agent's run around it."""
+    outer: _Node | None = None
+    """The outermost run around it."""
 
     @property
     def is_run(self) -> bool:
@@ -79,7 +88,10 @@ def drafts(raws: Sequence[Raw]) -> list[Draft]:
 def _tree(raws: Sequence[Raw]) -> list[_Node]:
     nodes: dict[tuple[str, str], _Node] = {}
     for raw in raws:
-        nodes.setdefault(raw.key, _Node(raw, operation=raw.operation))
+        if raw.key in nodes:
+            nodes[raw.key].again.append(raw)
+        else:
+            nodes[raw.key] = _Node(raw, operation=raw.operation)
     roots: list[_Node] = []
     for node in nodes.values():
         above = nodes.get((node.raw.trace_id, node.raw.parent_id)) if node.raw.parent_id is not None else None
@@ -133,9 +145,12 @@ def _place(node: _Node) -> None:
     if above is None:
         return
     node.run = above if above.is_run else above.run
-    doer: _Node | None = above
-    while doer is not None and doer.operation is None:
-        doer = doer.above
+    doer = node.doer = above.doer if above.operation is None else above
+    if above.is_run:
+        agentic = above.operation is not None and above.operation.name == "invoke_agent"
+        node.agent, node.outer = above if agentic else above.agent, above.outer or above
+    else:
+        node.agent, node.outer = above.agent, above.outer
     if doer is not None and doer.operation is not None and node.operation is not None:
         mine, other = node.operation, doer.operation
         if node.is_call and doer.is_call:
@@ -147,13 +162,7 @@ def _place(node: _Node) -> None:
             doer.operation = replace(other, mcp=other.mcp or mine.mcp)
             node.operation = None
     if node.is_call:
-        talk, outer = None, node.run
-        while outer is not None:
-            if outer.operation is not None and outer.operation.name == "invoke_agent":
-                talk = outer
-                break
-            talk, outer = outer, outer.run
-        node.talk = talk
+        talk = node.talk = node.agent or node.outer
         if talk is not None and node.operation is not None and (node.operation.given or node.operation.said):
             talk.fed = True
 
@@ -177,11 +186,16 @@ def _make(node: _Node, body: Body, at: int, *, own: bool = False, run: str | Non
         kept: dict[str, Any] = {"at": list(raw.place), "span": raw.span}
         if node.head:
             kept |= {"resource": raw.around[0], "scope": raw.around[1]}
+        if node.again:
+            kept["again"] = [
+                {"at": list(one.place), "span": one.span, "resource": one.around[0], "scope": one.around[1]} for one in node.again
+            ]
         native = Native(FRAMEWORK, "1", "json", to_bytes(kept))
     origin = {"adapter": FRAMEWORK, "framework": raw.scope, "version": raw.version}
     return draft(
         body, run=run or (node.run.raw.span_id if node.run is not None else None), at=at, native=native, objects=objects,
-        origin={key: value for key, value in origin.items() if value}, span=SpanContext(raw.trace_id, raw.span_id, raw.parent_id),
+        origin={key: attribute(value) for key, value in origin.items() if value},
+        span=SpanContext(raw.trace_id, raw.span_id, raw.parent_id),
     )  # fmt: skip
 
 

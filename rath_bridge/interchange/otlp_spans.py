@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from rath_bridge.errors import DecodeError
-from rath_bridge.otel.records import SpanRecord
+from rath_bridge.otel.records import SpanRecord, nanoseconds
 from rath_bridge.otel.vocabulary import Operation, read
 
 PLACE: Final = "OTLP document"
 KINDS: Final = ("", "internal", "server", "client", "producer", "consumer")
 _HEX: Final = re.compile(r"[0-9a-fA-F]+\Z")
 _MAX_DEPTH: Final = 100
+_SIGNALS: Final = frozenset(
+    f"resource{tail}" for tail in ("Spans", "Logs", "Metrics", "Profiles", "_spans", "_logs", "_metrics", "_profiles")
+)
+"""What a file of a collector may hold; of another signal than spans nothing is taken."""
 
 Object = Mapping[str, Any]
 Place = tuple[int, int, int, int]
@@ -68,6 +72,10 @@ def raw_spans(obj: Any) -> Iterator[Raw]:
     many = isinstance(obj, list)
     for d, document in enumerate(cast("list[Any]", obj) if many else [obj]):
         top = f"[{d}]." if many else ""
+        if isinstance(document, Mapping) and document and not any(map(_SIGNALS.__contains__, cast(Object, document))):
+            raise DecodeError(
+                PLACE, "an OTLP document has resourceSpans, and this is none: leave --from out", f"[{d}]" if many else ""
+            )
         for r, resource in enumerate(_list(given(_map(document, top or "."), "resourceSpans"), f"{top}resourceSpans")):
             path = f"{top}resourceSpans[{r}]"
             resource = _map(resource, path)
@@ -247,12 +255,12 @@ def span_json(record: SpanRecord) -> dict[str, Any]:
     if record.context.parent_id is not None:
         found["parentSpanId"] = record.context.parent_id
     found |= {
-        "name": record.name, "kind": KINDS.index(record.kind), "startTimeUnixNano": str(max(0, record.start) * 1000),
-        "endTimeUnixNano": str(max(0, record.end) * 1000), "attributes": pairs(record.attributes),
+        "name": record.name, "kind": KINDS.index(record.kind), "startTimeUnixNano": str(nanoseconds(record.start)),
+        "endTimeUnixNano": str(nanoseconds(record.end)), "attributes": pairs(record.attributes),
     }  # fmt: skip
     if record.events:
         found["events"] = [
-            {"timeUnixNano": str(max(0, event.at) * 1000), "name": event.name, "attributes": pairs(event.attributes)}
+            {"timeUnixNano": str(nanoseconds(event.at)), "name": event.name, "attributes": pairs(event.attributes)}
             for event in record.events
         ]
     if record.links:

@@ -88,7 +88,7 @@ def inference(body: Inference) -> tuple[str, SpanKind, Found]:
     put(found, n.REQUEST_STREAM, True if body.streamed else None)
     put(found, n.RESPONSE_MODEL, short(body.response_model))
     put(found, n.RESPONSE_ID, short(body.response_id))
-    put(found, n.FINISH_REASONS, [words.finish_reason(str(reason)) for reason in body.finish_reasons] or None)
+    put(found, n.FINISH_REASONS, [words.finish_reason(short(reason) or "") for reason in body.finish_reasons] or None)
     put(found, n.FIRST_CHUNK, body.time_to_first_chunk)
     put(found, n.AGENT_NAME, short(body.agent))
     put(found, n.OBSERVER, body.observer)

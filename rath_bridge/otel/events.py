@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rath_bridge.otel import names as n
 from rath_bridge.otel import switches
-from rath_bridge.otel.records import SpanRecord
+from rath_bridge.otel.records import SpanRecord, nanoseconds
 from rath_bridge.plugins import require
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class InferenceEvents:
         }  # fmt: skip
         self._logger.emit(
             self._logs.LogRecord(
-                timestamp=record.end * 1000, context=trace.set_span_in_context(trace.NonRecordingSpan(about)), event_name=DETAILS,
-                attributes=attributes,
+                timestamp=nanoseconds(record.end), context=trace.set_span_in_context(trace.NonRecordingSpan(about)),
+                event_name=DETAILS, attributes=attributes,
             )
         )  # fmt: skip
 

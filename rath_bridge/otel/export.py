@@ -14,7 +14,7 @@ from rath_bridge.otel import switches
 from rath_bridge.otel.events import InferenceEvents, without_content
 from rath_bridge.otel.fold import SpanFold, spans
 from rath_bridge.otel.metrics import Instruments
-from rath_bridge.otel.records import SpanRecord
+from rath_bridge.otel.records import SpanRecord, nanoseconds
 from rath_bridge.plugins import require
 from rath_bridge.session import Session
 
@@ -86,15 +86,16 @@ class SpanWriter:
         token = _ids.set(ids)
         try:
             span = self._tracer.start_span(
-                record.name, self._parent(given, record), self._kinds[record.kind], record.attributes, links, record.start * 1000
-            )
+                record.name, self._parent(given, record), self._kinds[record.kind], record.attributes, links,
+                nanoseconds(record.start),
+            )  # fmt: skip
         finally:
             _ids.reset(token)
         for event in record.events:
-            span.add_event(event.name, event.attributes, event.at * 1000)
+            span.add_event(event.name, event.attributes, nanoseconds(event.at))
         if record.error is not None:
             span.set_status(trace.Status(trace.StatusCode.ERROR, record.error))
-        span.end(record.end * 1000)
+        span.end(nanoseconds(record.end))
         return span.get_span_context().trace_flags.sampled
 
     def _parent(self, given: SpanContext, record: SpanRecord) -> Any:

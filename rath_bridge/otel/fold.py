@@ -45,7 +45,7 @@ from rath_bridge.model.trees import read_list
 from rath_bridge.otel import attributes as make
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
-from rath_bridge.otel.records import SpanEvent, SpanKind, SpanLink, SpanRecord
+from rath_bridge.otel.records import SpanEvent, SpanKind, SpanLink, SpanRecord, attribute, clean
 
 OWN_TRACER: Final = "otel"
 """Origin of ``span`` chunks that a live tracer made: their own provider exports them, so they are not doubled."""
@@ -190,8 +190,9 @@ class SpanFold:
         if span.checkpoints:
             span.found["rath.checkpoints"] = span.checkpoints
         return SpanRecord(
-            context=span.context, name=span.name, kind=span.kind, start=min(start, end), end=max(start, end), attributes=span.found,
-            events=tuple(span.events), links=span.links, error=error, chunk=span.chunk.id, position=position,
+            context=span.context, name=attribute(span.name), kind=span.kind, start=min(start, end), end=max(start, end),
+            attributes=clean(span.found), events=tuple(span.events), links=span.links, error=error and attribute(error),
+            chunk=span.chunk.id, position=position,
         )  # fmt: skip
 
     def _moment(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from threading import Condition, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from rath_bridge import recorder as recording
 from rath_bridge.otel import switches
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 _log: Final = logging.getLogger("rath_bridge")
+_all: Final[WeakSet[LiveSpans]] = WeakSet()
 
 
 class LiveSpans:
@@ -53,9 +56,9 @@ class LiveSpans:
         self._wake = Condition()
         self._busy = False
         self._closed = False
-        self._thread = Thread(target=self._work, name="rath_bridge-spans", daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None
         self._stop = recording.watch(self._written)
+        _all.add(self)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until all that is durable has been handed to the provider; False when that took too long."""
@@ -69,7 +72,13 @@ class LiveSpans:
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-        self._thread.join(5)
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def after_fork(self) -> None:
+        """In a forked child: what waits here is the parent's to write, and its thread does not run; the next write starts another."""
+        self._lines, self._waiting = {}, {}
+        self._wake, self._busy, self._thread = Condition(), False, None
 
     def __enter__(self) -> LiveSpans:
         return self
@@ -82,6 +91,9 @@ class LiveSpans:
     def _written(self, session: Session, written: int) -> None:
         key = (session.store.url, session.name)
         with self._wake:
+            if self._thread is None and not self._closed:
+                self._thread = Thread(target=self._work, name="rath_bridge-spans", daemon=True)
+                self._thread.start()
             first = self._waiting.get(key)
             self._waiting[key] = (session, session.position - written if first is None else first[1])
             self._wake.notify_all()
@@ -111,3 +123,12 @@ class LiveSpans:
                     self._writer.write(record)
                     self._meters.record(record)
         self._lines[key] = (fold, session.position)
+
+
+def _after_fork() -> None:
+    for one in list(_all):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

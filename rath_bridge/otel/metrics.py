@@ -70,9 +70,9 @@ class Instruments:
         elif operation is not None:
             about = {name: found[name] for name in _GENAI if name in found}
             self._duration.record(seconds, about)
-            if n.FIRST_CHUNK in found:
+            if isinstance(found.get(n.FIRST_CHUNK), int | float):
                 self._first.record(found[n.FIRST_CHUNK], about)
             about.pop(n.ERROR_TYPE, None)
             for kind, name in (("input", n.INPUT_TOKENS), ("output", n.OUTPUT_TOKENS)):
-                if name in found:
+                if isinstance(found.get(name), int | float):  # a count beyond 64 bits is text
                     self._tokens.record(found[name], {**about, n.TOKEN_TYPE: kind})

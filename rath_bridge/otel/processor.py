@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from threading import Lock, current_thread
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 from rath_bridge.errors import MissingExtraError
-from rath_bridge.model.chunk import SpanContext
+from rath_bridge.model.chunk import FIRST, LAST, SpanContext
 from rath_bridge.model.kinds import Span
 from rath_bridge.otel import names as n
 from rath_bridge.otel.fold import OWN_TRACER
+from rath_bridge.otel.records import attribute
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run, recorder_for
 from rath_bridge.session import Store
 
@@ -33,6 +35,7 @@ _OPEN: Final = 32
 _WRITER: Final = "rath_bridge-recorder"
 """The thread in which recorders write: a traced database driver must not make spans of that."""
 
+_all: Final[WeakSet[SessionSpanProcessor]] = WeakSet()
 _Place = tuple[Recorder, RunHandle | None]
 
 
@@ -59,6 +62,7 @@ class SessionSpanProcessor(SpanProcessor):
         self._own: OrderedDict[str, Recorder] = OrderedDict()
         self._used: WeakSet[Recorder] = WeakSet()
         self._lock = Lock()
+        _all.add(self)
         self.unplaced = 0
         """Spans that belong to no session."""
 
@@ -83,7 +87,7 @@ class SessionSpanProcessor(SpanProcessor):
                 self.unplaced += 1
                 return
             recorder, run = place
-            at = (span.end_time or span.start_time or 0) // 1000
+            at = _micros(span.end_time or span.start_time)
             recorder.emit(span_body(span), run=run, origin=_origin(span), span=context_of(span), at=at)
         except Exception:  # noqa: BLE001 - an observer never breaks the user's run
             _log.warning("rath_bridge: a span could not be recorded", exc_info=True)
@@ -101,6 +105,10 @@ class SessionSpanProcessor(SpanProcessor):
             self._own.clear()
         for recorder in recorders:
             recorder.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: a lock that another thread held is never released there."""
+        self._lock = Lock()
 
     # ---------------------------------------------------------------- inside
 
@@ -139,15 +147,29 @@ class SessionSpanProcessor(SpanProcessor):
         return found
 
 
+def _after_fork() -> None:
+    for one in list(_all):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _ours(span: ReadableSpan | SdkSpan) -> bool:
     scope = span.instrumentation_scope
     return scope is not None and scope.name == n.SCOPE
 
 
+def _micros(at: float | None) -> int:
+    """Microseconds of a time in nanoseconds; one that no chunk holds is told as the nearest that it holds."""
+    return min(max(FIRST, int(at or 0) // 1000), LAST)
+
+
 def _origin(span: ReadableSpan) -> dict[str, str]:
     scope = span.instrumentation_scope
     found = {"adapter": OWN_TRACER, "framework": scope.name if scope else "", "version": (scope.version if scope else None) or ""}
-    return {name: value for name, value in found.items() if value}
+    return {name: attribute(value) for name, value in found.items() if value}
 
 
 def context_of(span: ReadableSpan) -> SpanContext | None:
@@ -161,7 +183,7 @@ def context_of(span: ReadableSpan) -> SpanContext | None:
 def span_body(span: ReadableSpan) -> Span:
     """Return an SDK span as a body; nothing of it is interpreted."""
     events = [
-        {"name": event.name, "at": event.timestamp // 1000, "attributes": _plain(event.attributes)} for event in span.events
+        {"name": event.name, "at": _micros(event.timestamp), "attributes": _plain(event.attributes)} for event in span.events
     ]
     links = [
         {

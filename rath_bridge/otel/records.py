@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import BlobRef
 
 SpanKind = Literal["internal", "server", "client", "producer", "consumer"]
 Attributes = Mapping[str, Any]
@@ -55,6 +56,23 @@ class SpanRecord:
     """Where on the line the chunk stands that ended it."""
 
 
+def nanoseconds(at: int) -> int:
+    """Return a moment (microseconds since 1970) as OpenTelemetry holds it: nanoseconds without a sign, in 64 bits.
+
+    One span outside of that costs an exporter the whole batch, so the years before 1970 and behind 2554 are told as the nearest moment.
+    """
+    return min(max(0, at) * 1000, 2**64 - 1)
+
+
+def clean(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with nothing in them that no exporter can write (halves of surrogate pairs, references to long texts)."""
+    for name, value in found.items():
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if not name.isascii() or (not value.isascii() if kind is str else kind not in (bool, int, float, list)):
+            return {attribute(name): attribute(value) for name, value in found.items()}
+    return found
+
+
 def attribute(value: Any) -> Any:
     """Return a value as an attribute holds it; what it cannot hold becomes JSON text."""
     if isinstance(value, str):
@@ -68,6 +86,8 @@ def attribute(value: Any) -> Any:
         kinds: set[Any] = {type(item) for item in items}
         if len(kinds) <= 1 and kinds <= {str, bool, int, float} and all(attribute(item) == item for item in items):
             return items
+    if isinstance(value, BlobRef):
+        return value.digest[:16]
     from rath_bridge.otel.content import json_text
 
     return json_text(value)

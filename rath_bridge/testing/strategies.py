@@ -1,9 +1,10 @@
-"""Hypothesis strategies for everything that a session may hold."""
+"""Hypothesis strategies for everything that a session may hold; each is made once, since making them takes longer than drawing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -24,6 +25,7 @@ ODD_TEXTS: Final = (
 ODD_INTS: Final = (2**53 - 1, 2**53, -(2**53), 2**63, 2**64, 2**70 + 1, -(10**400))
 
 
+@cache
 def texts(max_size: int = 20) -> st.SearchStrategy[str]:
     """Any str: U+0000, U+2028 and lone surrogates too, and some that are long enough to become blobs."""
     short = st.text(st.characters(exclude_categories=()), max_size=max_size)
@@ -35,6 +37,7 @@ def texts(max_size: int = 20) -> st.SearchStrategy[str]:
     return st.one_of(short, short, st.sampled_from(ODD_TEXTS), long)
 
 
+@cache
 def scalars() -> st.SearchStrategy[Any]:
     """None, booleans, any int, any float, any str, bytes."""
     return st.one_of(
@@ -43,12 +46,14 @@ def scalars() -> st.SearchStrategy[Any]:
     )  # fmt: skip
 
 
+@cache
 def keys() -> st.SearchStrategy[Any]:
     """Map keys: mostly texts, now and then what JSON does not allow."""
     odd = st.one_of(st.integers(), st.booleans(), st.none(), st.binary(max_size=4), st.tuples(st.integers(), texts(3)))
     return st.one_of(texts(5), texts(5), st.just("$rath"), odd)
 
 
+@cache
 def values(max_leaves: int = 12) -> st.SearchStrategy[Any]:
     """Anything that a body may hold in a free field."""
     return st.recursive(
@@ -58,6 +63,7 @@ def values(max_leaves: int = 12) -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def json_values(max_leaves: int = 12) -> st.SearchStrategy[Any]:
     """Plain JSON values without lone surrogates: what frameworks can hold, too."""
     text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -71,21 +77,25 @@ def json_values(max_leaves: int = 12) -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def digests() -> st.SearchStrategy[str]:
     """Digests of something that nobody holds."""
     return st.binary(max_size=8).map(digest)
 
 
+@cache
 def blob_refs() -> st.SearchStrategy[BlobRef]:
     """References to bytes."""
     return st.builds(BlobRef, digests(), st.integers(0, 2**53 - 1), st.none() | st.just("image/png"))
 
 
+@cache
 def tree_refs() -> st.SearchStrategy[TreeRef]:
     """References to trees."""
     return st.builds(TreeRef, digests(), st.integers(0, 10_000), st.sampled_from(["list", "map"]))
 
 
+@cache
 def parts() -> st.SearchStrategy[p.Part]:
     """Message parts of every type, unknown ones and unknown keys included."""
     extra = st.dictionaries(st.sampled_from(["x", "signature", "\u2028", "cache"]), json_values(3), max_size=2)
@@ -103,12 +113,14 @@ def parts() -> st.SearchStrategy[p.Part]:
     )
 
 
+@cache
 def usages() -> st.SearchStrategy[k.Usage]:
     """Token counts."""
     count = st.none() | st.integers(0, 10**6)
     return st.builds(k.Usage, input_tokens=count, output_tokens=count, cache_read_input_tokens=count)
 
 
+@cache
 def _field(hint: Any) -> st.SearchStrategy[Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -126,12 +138,14 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
     return simple[hint]
 
 
+@cache
 def bodies_of(kind: type[k.Body]) -> st.SearchStrategy[k.Body]:
     """Bodies of one kind with anything in their fields."""
     hints = get_type_hints(kind)
     return st.builds(kind, **{f.name: _field(hints[f.name]) for f in fields(kind)})
 
 
+@cache
 def bodies() -> st.SearchStrategy[k.Body]:
     """Bodies of every kind, and of kinds that this version does not know."""
     fields_ = st.dictionaries(st.sampled_from(["a", "b", "\u2028"]), values(4), max_size=3)
@@ -139,17 +153,20 @@ def bodies() -> st.SearchStrategy[k.Body]:
     return st.one_of(*map(bodies_of, k.KINDS.values()), unknown)
 
 
+@cache
 def spans() -> st.SearchStrategy[SpanContext]:
     """OpenTelemetry ids."""
     ids = st.binary(min_size=8, max_size=8).map(bytes.hex)
     return st.builds(SpanContext, st.binary(min_size=16, max_size=16).map(bytes.hex), ids, st.none() | ids)
 
 
+@cache
 def natives() -> st.SearchStrategy[Native]:
     """Native records."""
     return st.builds(Native, st.just("made"), st.just("1.0"), st.just("json"), st.binary(max_size=700))
 
 
+@cache
 def drafts() -> st.SearchStrategy[Draft]:
     """Anything that can be appended."""
     origin = st.none() | st.dictionaries(
@@ -192,6 +209,7 @@ def transcripts(draw: st.DrawFn, *, pending: bool = True, odd_text: bool = True)
     return tuple(found)
 
 
+@cache
 def _arguments() -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(["a", "b"]), json_values(3), max_size=2)
 

@@ -107,10 +107,10 @@ class OpenRathPlayer:
         wanted = DEFAULT.apply(dict(arguments))
         with self._lock:
             calls = [
-                (one["id"], _parsed(one["function"]["arguments"]))
+                (one.get("id"), _parsed(function.get("arguments")))
                 for row in self.rows
                 for one in row.message.get("tool_calls") or ()
-                if one["function"]["name"] == name
+                if (function := _function(one)).get("name") == name
             ]
             results = {
                 row.message.get("tool_call_id"): row for row in self.rows if row.message["role"] == "tool" and not row.used
@@ -140,9 +140,10 @@ def _row(chunk: Digest, record: Mapping[str, Any]) -> _Row:
     role = {"tool_result": "tool"}.get(record["kind"], record["kind"])
     found: dict[str, Any] = {"role": role, "content": None if payload.get("content") is None else str(payload["content"])}
     if role == "assistant" and payload.get("tool_calls"):
-        found["tool_calls"] = [dict(one) for one in payload["tool_calls"]]
+        calls = cast("Sequence[Any]", payload["tool_calls"])
+        found["tool_calls"] = [dict(cast("Mapping[str, Any]", one)) for one in calls if isinstance(one, Mapping)]
     if role == "tool":
-        found["tool_call_id"] = str(payload["tool_call_id"])
+        found["tool_call_id"] = str(payload.get("tool_call_id"))
     return _Row(chunk, payload, DEFAULT.apply(found))
 
 
@@ -153,10 +154,16 @@ def _asked(message: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None or name == "content"}
 
 
-def _parsed(text: str) -> Any:
+def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a recorded call names; nothing where it is a call of another shape, which this framework never asks for."""
+    found: Any = call.get("function")
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _parsed(text: Any) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (TypeError, ValueError, RecursionError):
         return text
 
 
@@ -242,7 +249,7 @@ class _Asking:
         if verdict.action == "live":
             return await self.live.adispatch_tool(session, tool, arguments)
         if verdict.action == "serve":
-            return _Served(str(cast(_Row, found).payload["content"]))
+            return _Served(str(cast(_Row, found).payload.get("content")))
         value: Any = verdict.error if verdict.action == "error" else verdict.value
         return _Served(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
 

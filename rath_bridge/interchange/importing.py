@@ -16,6 +16,7 @@ from typing import Final, Literal
 import orjson
 
 from rath_bridge.errors import NameInUseError
+from rath_bridge.interchange.formats import CUT
 from rath_bridge.interchange.reading import Document
 from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import digest
@@ -61,7 +62,7 @@ def import_document(store: Store, document: Document, *, name: str | None = None
     drafts = document.decode()
     marks = _marks(drafts)
     if document.torn:
-        drafts.append(draft(Gap(count=1, reason="the last line of the file was cut", attributes={"bytes": document.torn})))
+        drafts.append(draft(Gap(count=1, reason=CUT, attributes={"bytes": document.torn})))
         marks.append(_next(marks[-1] if marks else "", drafts[-1]))
     wanted = check_name(name) if name is not None else _name(document)
     if not drafts:

@@ -14,12 +14,13 @@ from typing import Any, Final, cast
 import orjson
 
 from rath_bridge.errors import DecodeError
+from rath_bridge.interchange.formats import CUT
 from rath_bridge.interchange.natives import from_bytes, to_bytes
 from rath_bridge.interchange.otlp_chunks import FRAMEWORK, drafts
 from rath_bridge.interchange.otlp_spans import PLACE, Raw, given, pairs, raw_spans, span_json
 from rath_bridge.interchange.otlp_wire import frames, from_protobuf, to_protobuf
 from rath_bridge.model.chunk import Chunk, Draft
-from rath_bridge.model.kinds import Message, SessionStart
+from rath_bridge.model.kinds import Gap, Message, SessionStart
 from rath_bridge.model.report import Loss, LossReport
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
@@ -176,7 +177,11 @@ def encode(session: Session, /) -> tuple[Any, LossReport]:
 
 def _of_import(chunk: Chunk) -> bool:
     """Whether a chunk only tells that a file came in: it is no part of what the file says."""
-    if chunk.kind != "session" or chunk.body_bytes is None:
+    if chunk.body_bytes is None:
+        return False
+    if chunk.kind == "gap":
+        return cast(Gap, chunk.body).reason == CUT
+    if chunk.kind != "session":
         return False
     body = cast(SessionStart, chunk.body)
     return body.op == "import" or (body.op == "fork" and str(body.reason).startswith("import of "))

@@ -74,7 +74,9 @@ def raw_spans(obj: Any) -> Iterator[Raw]:
         top = f"[{d}]." if many else ""
         if isinstance(document, Mapping) and document and not any(map(_SIGNALS.__contains__, cast(Object, document))):
             raise DecodeError(
-                PLACE, "an OTLP document has resourceSpans, and this is none: leave --from out", f"[{d}]" if many else ""
+                PLACE,
+                "an OTLP document has resourceSpans, and this is none: take it out, or leave --from out",
+                f"[{d}]" if many else "",
             )
         for r, resource in enumerate(_list(given(_map(document, top or "."), "resourceSpans"), f"{top}resourceSpans")):
             path = f"{top}resourceSpans[{r}]"

@@ -60,7 +60,12 @@ def read(data: bytes, label: str, format: str | None = None) -> Iterator[Documen
         if obj is not None:
             yield from _documents(one, obj, label, 0, None)
             return
-    obj, torn = parse(data, label)
+    try:
+        obj, torn = parse(data, label)
+    except DecodeError as error:
+        if wanted is None or not callable(getattr(wanted, "loads", None)):
+            raise
+        raise DecodeError(error.place, f"not what {wanted.name} reads, cut or of another format: {error.problem}") from error
     source = Source(label, data.removeprefix(_BOM), obj)
     one = wanted or format_of(obj)
     alone: list[Any] = [obj] if isinstance(obj, dict) else []  # one line of JSON lines looks like a document

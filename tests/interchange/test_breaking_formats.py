@@ -110,6 +110,22 @@ def test_a_file_with_nothing_in_it_makes_no_session_however_often(obj: Any) -> N
     assert list(store.sessions()) == []
 
 
+def test_lines_of_spans_that_were_cut_go_home_without_a_span_of_ours() -> None:
+    documents = [trace(span(1)), trace(span(2))]
+    data = b"".join(json.dumps(one).encode() + b"\n" for one in documents) + b'{"resourceSpans": [{'
+    store = rb.open_store("memory:")
+    (done,) = (import_document(store, one) for one in read(data, "spans.jsonl"))
+    assert done.torn == 20
+    assert otlp.encode(store.session(done.session))[0] == documents
+
+
+def test_protobuf_that_was_cut_is_named_as_such() -> None:
+    data = otlp.dumps_protobuf(trace(span(1), span(2)))
+    assert len(list(read(data, "spans.pb", "otlp"))) == 1
+    with pytest.raises(DecodeError, match=r"spans\.pb:\d+.*not what otlp reads, cut"):
+        list(read(data[:-3], "spans.pb", "otlp"))
+
+
 def test_an_empty_name_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "talk.json").write_text(json.dumps(TALK))
     monkeypatch.chdir(tmp_path)

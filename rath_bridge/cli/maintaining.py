@@ -14,6 +14,7 @@ from rich.text import Text
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, table
 from rath_bridge.cli.naming import find_chunk
+from rath_bridge.errors import MissingObjectError, RathError
 from rath_bridge.maintenance import Needed, Redacted, Uses, find_text
 from rath_bridge.maintenance import prune as prune_store
 from rath_bridge.maintenance import redact as redact_store
@@ -30,6 +31,7 @@ _UNITS: Final = {
     "m": timedelta(days=30),
     "y": timedelta(days=365),
 }
+_MOST: Final = timedelta(days=730_000)
 _SHOWN: Final = 100
 """Rows that a listing prints; ``--json`` has all."""
 
@@ -59,19 +61,28 @@ def redact(
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Erase content wherever it stands, and leave a chunk that tells why and by whom.
 
     Bodies, nonces, and the texts, native records and items that nothing else stands on, in every session; then the store's files are
-    written anew, so that the bytes are gone. Every chain still verifies.
+    written anew, so that the bytes are gone. Every chain still verifies. Status 1: an object that was named is not in the store.
     """
+    for words in text or ():
+        if not words:
+            raise typer.BadParameter("--text is empty: give the words to erase")
+        if words in reason or words in (by or ""):
+            raise typer.BadParameter(
+                "--reason and --by stay on record and must not say what --text erases: put it in other words"
+            )
     wanted = {find_chunk(face, name).id for name in chunks or ()}
     items = {_object(name) for name in objects or ()}
+    absent = sorted(name for name in items if not _is_there(face, name))
+    items.difference_update(absent)
     for words in text or ():
         hits = find_text(face.store.backend, words)
         wanted.update(hits.chunks)
         items.update(hits.objects)
-    if not wanted and not items and not text:
+    if not wanted and not objects and not text:
         raise typer.BadParameter("name chunks, or give --text or --object")
     if not reason.strip() and not dry_run:
         raise typer.BadParameter("--reason is needed: it stays on record in place of the content")
@@ -87,11 +98,15 @@ def redact(
             _sure(face, yes)
         told = redact_store(face.store, wanted, objects=items, reason=reason, by=who, forget=forget)
     if as_json:
-        face.json(_json(face, told, dry_run))
+        face.json({**_json(face, told, dry_run), "absent": absent})
     elif dry_run:
         face.line(("nothing was changed", "dim"))
     else:
         _print_notices(face, told.notices)
+    for name in absent:
+        problem = f"no such object in the store: {name}. It is erased already, or it never was here"
+        face.err.print(f"rath-bridge: {problem}", style="bad", soft_wrap=True)
+    return 1 if absent else 0
 
 
 def prune(
@@ -112,6 +127,8 @@ def prune(
         raise typer.BadParameter(f"--keep {inert(keep)} is not of the form 180d (h, d, w, m or y)")
     time = int(match[1]) * _UNITS[match[2]]
     needed = [cast(Needed, one) for adapter in adapters().values() if callable(one := getattr(adapter, "needed", None))]
+    if time > _MOST:
+        raise typer.BadParameter(f"--keep {inert(keep)} reaches back before the year 1: give {_MOST.days}d or less")
     told = prune_store(face.store, time, by=by or getuser(), needed=needed, dry_run=True)
     before = format_time(told.before)
     if not as_json:
@@ -122,8 +139,9 @@ def prune(
             face.show(rows)
         what = f"{counted(len(told.erasure.chunks), 'chunk')}, {counted(len(told.erasure.objects), 'object')}"
         face.line(f"older than {before}: {what}")
-    if not dry_run and told.sessions:
-        _sure(face, yes)
+    if not dry_run:
+        if told.sessions:
+            _sure(face, yes)
         told = prune_store(face.store, time, reason=reason, by=by or getuser(), needed=needed)
     if as_json:
         face.json({
@@ -140,6 +158,16 @@ def _object(name: str) -> str:
     if not is_digest(name.lower()):
         raise typer.BadParameter(f"--object {inert(name)} is not a digest: give all 64 hexadecimal digits")
     return name.lower()
+
+
+def _is_there(face: Face, name: str) -> bool:
+    try:
+        face.store.backend.objects([name])
+    except MissingObjectError:
+        return False
+    except RathError:  # erased or damaged: there is something
+        return True
+    return True
 
 
 def _sure(face: Face, yes: bool) -> None:

@@ -89,6 +89,8 @@ def sign(
         return
     for one in made:
         face.line(("signed  ", "dim"), f"{one.key}  ", (one.file, "dim"))
+    if not made:
+        face.line(("nothing was added: each of these keys has signed it already", "dim"))
 
 
 def signer(face: Face, path: Path) -> Any:

@@ -83,8 +83,14 @@ class Claim:
         wrong = next((name for name in self.evidence if not is_digest(name)), None)
         if wrong is not None:
             raise ClaimError(self.id, f"its evidence {wrong!r:.80} is no chunk id (64 hexadecimal digits)")
-        if any(type(number) is not int or number < 0 for number in (self.counts or {}).values()):
+        counts: Mapping[Any, Any] = self.counts or {}
+        if not all(type(kind) is str and type(number) is int and 0 <= number < 1 << 63 for kind, number in counts.items()):
             raise ClaimError(self.id, 'its counts are not of the form {"approval:granted": 1}')
+        texts = (self.id, self.sentence, *self.quotes, *counts, self.precondition or "", self.command or "", self.by or "")
+        if not all(map(_is_unicode, texts)):
+            raise ClaimError(
+                self.id, "a text of it holds half of a surrogate pair (bytes that are no UTF-8); write it in Unicode"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; what is absent is left out."""
@@ -132,7 +138,8 @@ def claim_of(value: Any) -> Claim:
             raise ClaimError(name, f"its {key} is no list of texts")
         given[key] = tuple(cast("Sequence[str]", item))
     for key in ("id", "sentence", "status", "basis", "precondition", "command", "by"):
-        if not isinstance(given.get(key, ""), str) and given[key] is not None:
+        optional = key in ("precondition", "command", "by")
+        if not isinstance(given.get(key, ""), str) and not (optional and given[key] is None):
             raise ClaimError(name, f"its {key} is no text")
     if not isinstance(given.get("counts") or {}, Mapping):
         raise ClaimError(name, "its counts are no map")
@@ -262,6 +269,14 @@ def check_claims(
 ) -> tuple[ClaimVerdict, ...]:
     """Look at every claim again."""
     return tuple(check_claim(claim, chunk, tally, replay) for claim in claims)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _words(chunk: Chunk) -> str:

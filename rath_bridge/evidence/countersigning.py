@@ -62,10 +62,7 @@ def sign_packet(path: str | os.PathLike[str], keys: Sequence[KeyFile | Any]) -> 
 def _add(place: Path, files: dict[str, bytes]) -> None:
     if place.is_dir():
         for name, data in files.items():
-            with open(place / name, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _put(place / name, data)
         return
     aside = place.with_name(f".{place.name}.{new_id(4)}.part")
     try:
@@ -74,5 +71,26 @@ def _add(place: Path, files: dict[str, bytes]) -> None:
             for name, data in files.items():
                 archive.writestr(entry_info(name), data, compresslevel=6)
         aside.replace(place)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _put(target: Path, data: bytes) -> None:
+    """Put a file in its place when it is whole; beside the packet until then, where it is no fault of the packet's."""
+    packet = target.parent.resolve()
+    aside = packet.with_name(f".{packet.name}.{new_id(4)}.part")
+    try:
+        with open(aside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(aside, target)
+        except FileExistsError:
+            raise PacketError(
+                f"somebody has signed {packet.name} meanwhile ({target.name} is there now): sign it once more"
+            ) from None
+        except OSError:  # a file system without hard links
+            aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)

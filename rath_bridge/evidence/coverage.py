@@ -120,6 +120,9 @@ def compare(told: Any, counted: Coverage) -> Coverage:
     if not claimed:
         return counted
     differ = [name for name in counted.facts if name in claimed and claimed[name] != counted.facts[name]]
+    told_holes = value.get("holes")
+    if isinstance(told_holes, list) and len(cast("list[Any]", told_holes)) < len(list(_holes(claimed))):
+        differ.append("holes")  # its sentences hide what its own facts tell
     return Coverage(
         facts=counted.facts,
         blind_spots={str(name): _texts(known[name]) for name in known},

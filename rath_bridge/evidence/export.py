@@ -263,9 +263,14 @@ def _lines(sink: Sink, name: str, lines: Iterable[bytes]) -> None:
 
 
 def _document(sink: Sink, name: str, value: dict[str, Any]) -> None:
-    data = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
-    if len(data) > layout.MAX_DOCUMENT:
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+    except TypeError as error:
         raise PacketError(
-            f"{name} would have {len(data)} bytes, a packet may hold {layout.MAX_DOCUMENT}: export fewer sessions at once"
-        )
+            f"{name} cannot be written, it was given what JSON cannot hold ({error}): give texts and numbers"
+        ) from error
+    most = layout.MAX_READING if name in layout.ADDED else layout.MAX_DOCUMENT
+    if len(data) > most:
+        what = "export fewer sessions at once" if name not in (layout.CLAIMS, layout.ENVIRONMENT) else "make it shorter"
+        raise PacketError(f"{name} would have {len(data)} bytes, a packet may hold {most}: {what}")
     sink.add(name, data)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import DecodeError, RathError
+from rath_bridge.errors import DecodeError, InvalidNameError, RathError
 from rath_bridge.evidence.layout import BODIES, CHUNKS, REFS
 from rath_bridge.evidence.reading import shown
-from rath_bridge.model.chunk import Chunk, parse_envelope
+from rath_bridge.model.chunk import Chunk, parse_envelope, parse_time
 from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.reaching import Reference, body_references
+from rath_bridge.session import check_name
 from rath_bridge.verbs.fsck import Finding
 from rath_bridge.verbs.pairing import Pairing, call_events
 
@@ -43,6 +45,8 @@ class History:
         """Raw digests, in order."""
         self._sizes = array("Q")
         self._lines: dict[bytes, list[int]] = {}
+        self._passed: dict[bytes, int] = {}
+        """Of equal bodies, how many at the front are used."""
         self._hints: dict[bytes, Any] = {}
         """What pairing needs of a body."""
         self._next = 0
@@ -130,14 +134,14 @@ class History:
         wanted = bytes.fromhex(chunk.body_digest)
         at = self._next
         if at >= len(self._bodies) or self._bodies[at] != wanted:
-            free = [line for line in self._lines.get(wanted, ()) if not self._used[line]]
-            if not free:
+            line = self._free(wanted)
+            if line is None:
                 self.without_body.add(chunk.id)
                 if chunk.id not in erased:
                     problem = f"its body {chunk.body_digest} is missing or was changed, and it is not listed as erased"
                     self._found.append(Finding(chunk.id, problem, place))
                 return
-            at = next((line for line in free if line >= self._next), free[0])
+            at = line
             if at < self._next:
                 self._found.append(Finding(chunk.id, f"its body stands out of order, on line {at + 1} of {BODIES}", place))
         self._used[at] = 1
@@ -151,6 +155,21 @@ class History:
         events = call_events(chunk, hint)
         for event, first in self._pairing.feed(where.stretch, [replace(event, position=where.position) for event in events]):
             self._found.append(Finding(chunk.id, f"a second result of call {event.id!r}: {first} answered it", place))
+
+    def _free(self, wanted: bytes) -> int | None:
+        """A body that no envelope has yet: the next one of its kind, else the first that was passed over.
+
+        Behind ``_next`` nothing is used; what is used before it is dropped, so that a million equal bodies are looked at once.
+        """
+        lines = self._lines.get(wanted, [])
+        at = bisect_left(lines, self._next)
+        if at < len(lines):
+            return lines[at]
+        start = self._passed.get(wanted, 0)
+        while start < len(lines) and self._used[lines[start]]:
+            start += 1
+        self._passed[wanted] = start
+        return lines[start] if start < len(lines) else None
 
     def finish(self) -> None:
         """Name what only shows once everything was read."""
@@ -172,7 +191,8 @@ class History:
             try:
                 self._ref(ref, f"{REFS}: ref {number + 1}", heads)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                self._found.append(Finding(REFS, f"a ref that cannot be read ({error!r})", f"{REFS}: ref {number + 1}"))
+                problem = str(error) if isinstance(error, InvalidNameError) else repr(error)
+                self._found.append(Finding(REFS, f"a ref that cannot be read ({shown(problem)})", f"{REFS}: ref {number + 1}"))
         if not heads:
             self._found.append(Finding(REFS, "it names no ref", REFS))
         for head in heads.values():
@@ -182,7 +202,7 @@ class History:
         return heads
 
     def _ref(self, ref: dict[str, Any], place: str, heads: dict[str, Digest]) -> None:
-        session, branch, head = str(ref["session"]), str(ref["branch"]), str(ref["head"])
+        session, branch, head = check_name(ref["session"]), check_name(ref["branch"], "branch"), str(ref["head"])
         name = session if branch == "main" else f"{session}@{branch}"
         if name in heads:
             self._found.append(Finding(shown(name), "the ref stands twice", place))
@@ -190,7 +210,7 @@ class History:
         standing = self.chunks.get(head)
         if standing is None:
             self._found.append(Finding(shown(head), f"{shown(name)} stands at it, but it is not in the packet", place))
-        elif standing.position != ref["position"]:
+        elif type(ref["position"]) is not int or standing.position != ref["position"]:
             problem = f"it gives position {ref['position']!r}, its head stands at {standing.position}"
             self._found.append(Finding(shown(name), problem, place))
         before: str | None = None
@@ -199,6 +219,9 @@ class History:
             if move["old"] != before:
                 self._found.append(Finding(shown(name), f"the move starts from {move['old']!r}, not from {before}", at))
             before = str(move["new"])
+            parse_time(move["at"])
+            if type(move["reason"]) is not str:
+                raise TypeError(f"move {number + 1} gives no reason")
             if before not in self.chunks:
                 self._found.append(Finding(shown(before), "the reflog names it, but it is not in the packet", at))
         if before != head:

@@ -15,6 +15,7 @@ from rath_bridge.errors import PacketError
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.beside import index_entry
 from rath_bridge.evidence.claims import ClaimVerdict
+from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.coverage import Coverage
 from rath_bridge.evidence.history import History
 from rath_bridge.evidence.judging import look_again
@@ -28,6 +29,9 @@ from rath_bridge.verbs.fsck import Finding
 
 _MOST: Final = 100_000
 """Findings that are listed; what a hostile packet has beyond them is only said to be there."""
+
+
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +168,8 @@ class _Verify:
         self._rest()
         if head is not None and head not in self._history.chunks:
             self._found.append(Finding(head, "the known head is not in this packet: it is not the history that you know"))
-        if head in self._history.chunks and head not in heads.values():
-            self._notes.append("chunks were added after the known head: it vouches for what is before them, a signature for all")
+        if head is not None and head in self._history.chunks and sound:
+            self._vouched(head, heads)
         if erased:
             self._notes.append(f"{len(erased)} chunk(s) have no body: their content was erased, the chain still holds")
         if absent:
@@ -183,6 +187,30 @@ class _Verify:
             heads=heads, notes=tuple(self._notes), signatures=tuple(one for one, _ in signatures), coverage=again.coverage,
             claims=again.claims, judged=sound,
         )  # fmt: skip
+
+    def _vouched(self, head: Digest, heads: Mapping[str, Digest]) -> None:
+        """Tell for which lines a known head does not stand: a history of somebody's own may lie beside the known one."""
+        parents = {chunk.id: chunk.parents for chunk in packet_chunks(self._files, bodies=False)}
+        behind: set[Digest] = set()
+        waiting = [head]
+        while waiting:
+            one = waiting.pop()
+            if one not in behind:
+                behind.add(one)
+                waiting += parents.get(one, ())
+        ahead = {head}
+        for one, above in parents.items():  # parents stand before their children
+            if not ahead.isdisjoint(above):
+                ahead.add(one)
+        if head not in heads.values() or any(tip != head and tip in ahead for tip in heads.values()):
+            self._notes.append("chunks were added after the known head: it vouches for what is before them, a signature for all")
+        others = [shown(name) for name, tip in heads.items() if tip not in behind and tip not in ahead]
+        if others:
+            more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+            self._notes.append(
+                f"the known head does not vouch for {', '.join(others[:_NAMED])}{more}: "
+                "they leave its history, or have none of it; give their own heads, or a key"
+            )
 
     def _reading(self) -> tuple[str, ...]:
         return () if self._version < 2 else (layout.CLAIMS, layout.COMMANDS, layout.COVERAGE, layout.ENVIRONMENT)

@@ -128,6 +128,8 @@ def packet_at(path: Path, *, overwrite: bool) -> Generator[Sink]:
     Raises:
         PacketExistsError: Something stands there and must not, or is no packet and cannot, be replaced.
     """
+    if path.name in ("", "..") or path.resolve() == Path.cwd():
+        raise PacketExistsError(str(path), "it is a directory that is in use; choose the name of a new one, or of a .zip")
     _check_place(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{new_id(4)}.part")

@@ -79,6 +79,8 @@ def prune(
     counts = {name: len(found) for name, found in old.items() if found}
     gone = {chunk for found in old.values() for chunk in found}
     told = backend.erase(gone, dry_run=True, copies=False)
+    if not gone and scrub and not dry_run:  # an earlier time may have been cut short before the files were written anew
+        backend.scrub()
     if dry_run or not gone:
         return Pruned(before=before, erasure=told, sessions=counts)
     why = reason or f"older than {f'{keep.days} days' if keep.days else keep}"

@@ -149,6 +149,7 @@ class RathTracingProcessor(TracingProcessor):
 
     def _close(self, book: Book, status: str | None = None) -> None:
         try:
+            spans.abandon(book)
             book.finish(status)
         finally:
             drop_book(book)

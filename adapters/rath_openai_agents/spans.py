@@ -293,6 +293,26 @@ def _function(book: Book, node: Node, span: Span[Any]) -> None:
     book.emit(replace(body, duration=_seconds(node), attributes=marks), node, at=node.finished)
 
 
+def abandon(book: Book) -> None:
+    """Close the tool calls that outlive their trace: a cancelled run does not wait for its tools, and nobody takes their answers."""
+    with book.lock:
+        failed = book.root.failed
+        for span_id, node in list(book.nodes.items()):
+            span = node.span
+            if node.kind != "function" or node.ended or span is None:
+                continue
+            del book.nodes[span_id]
+            book.done.add(span_id)
+            if not node.started:
+                _start_function(book, node, span)
+            reason = "cancelled" if failed is not None and failed[0] == "cancelled" else "abandoned"
+            body = ToolResult(
+                name=span.span_data.name, call_id=node.call_id, status="no_response", reason=reason,
+                basis=None if node.started else "inferred", attributes=_marks(node, span),
+            )  # fmt: skip
+            book.emit(body, node)
+
+
 def _waits(node: Node, data: Any, error: Any) -> bool:
     """Tell a call that waits for approval from one that ran: the SDK opens a span for both, and hooks see only the second start."""
     if getattr(getattr(data.output, "run_item", None), "type", None) == "tool_approval_item":  # as 0.20 has it

@@ -84,7 +84,7 @@ def _import(
     if ref is not None and not standing:
         if own_name:
             raise NameInUseError(session)
-        session = f"{wanted[:380]}~{(marks[-1] if marks else digest(b''))[:8]}"
+        session = f"{wanted[:380]}~{marks[0][:8]}"  # by how it begins, so that it is found again when it has grown
         ref = store.backend.ref(session, "main")
         standing = 0 if ref is None else _standing(store, session, document, marks)
 

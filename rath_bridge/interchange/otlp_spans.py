@@ -70,6 +70,7 @@ def raw_spans(obj: Any) -> Iterator[Raw]:
         DecodeError: Something is not what OTLP says; the error names the path.
     """
     many = isinstance(obj, list)
+    first = 0 if many and len(cast("list[Any]", obj)) == 1 else -1  # a file of one line may grow: its first stays where it stands
     for d, document in enumerate(cast("list[Any]", obj) if many else [obj]):
         top = f"[{d}]." if many else ""
         if isinstance(document, Mapping) and document and not any(map(_SIGNALS.__contains__, cast(Object, document))):
@@ -90,7 +91,7 @@ def raw_spans(obj: Any) -> Iterator[Raw]:
                 for i, span in enumerate(_list(scope.get("spans"), f"{here}.spans")):
                     where = f"{here}.spans[{i}]"
                     try:
-                        yield _raw(_map(span, where), where, named, about, (d if many else -1, r, s, i), around)
+                        yield _raw(_map(span, where), where, named, about, (d or first, r, s, i), around)
                     except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
                         if isinstance(error, DecodeError):
                             raise

@@ -110,6 +110,27 @@ def test_a_file_with_nothing_in_it_makes_no_session_however_often(obj: Any) -> N
     assert list(store.sessions()) == []
 
 
+def test_lines_of_spans_that_grow_are_gone_on_with() -> None:
+    documents = [trace(span(1)), trace(span(2000)), trace(span(4000))]
+    store = rb.open_store("memory:")
+    for count, status in ((1, "new"), (2, "grown"), (3, "grown"), (3, "unchanged")):
+        data = b"".join(json.dumps(one).encode() + b"\n" for one in documents[:count])
+        (done,) = (import_document(store, one) for one in read(data, "spans.jsonl"))
+        assert done.status == status
+        assert otlp.encode(store.session(done.session))[0] == (documents[:count] if count > 1 else documents[0])
+
+
+def test_another_file_of_the_same_name_is_found_again_when_it_has_grown() -> None:
+    store = rb.open_store("memory:")
+    other = [{"role": "user", "content": "another"}, *TALK]
+    names: list[tuple[str, str]] = []
+    for talk in (TALK, other[:1], other[:2], other, TALK):
+        (done,) = (import_document(store, one) for one in read(json.dumps(talk).encode(), "talk.json"))
+        names.append((done.session.partition("~")[0], done.status))
+    assert names == [("import/talk", status) for status in ("new", "new", "grown", "grown", "unchanged")]
+    assert len(list(store.sessions())) == 2
+
+
 def test_lines_of_spans_that_were_cut_go_home_without_a_span_of_ours() -> None:
     documents = [trace(span(1)), trace(span(2))]
     data = b"".join(json.dumps(one).encode() + b"\n" for one in documents) + b'{"resourceSpans": [{'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
@@ -45,7 +45,7 @@ def wrap(
         store: Where to record outside of an ambient recorder; the default store when absent.
         session: Session to record to; without it the ambient recorder, else a session of this object's own.
         continues: What `encode` returned beside the history that you gave the agent: those messages are known and stay one each.
-        grace: Seconds that a run has to end after its token was cancelled (AutoGen waits for ever where a tool was running); then
+        grace: Seconds that a run has to end after it was cancelled or left (AutoGen waits for ever where a tool was running); then
             ``CancelledError`` is raised.
 
     Raises:
@@ -142,7 +142,7 @@ class Wrapped:
         finally:
             try:
                 if status == "abandoned":
-                    await stream.aclose()
+                    await watch.closed(stream)
             finally:
                 transcriber.end(status, problem)
 
@@ -228,7 +228,7 @@ def _follows(session: Session, last: Session) -> bool:
 
 
 class _Watch:
-    """Waits for a stream's next item, but not for ever once the token is cancelled.
+    """Waits for a stream's next item, but not for ever once the token, or the task that waits, is cancelled.
 
     ``CancellationToken.cancel()`` while a tool runs leaves ``AssistantAgent`` waiting for a queue that nobody fills (issue 7956). The
     deadline is set when the token is cancelled, so a run that ends by itself ends as it always did.
@@ -249,17 +249,49 @@ class _Watch:
             self._scope.reschedule(asyncio.get_running_loop().time() + self._grace)
 
     async def next(self, stream: AsyncGenerator[Any, None]) -> Any:
-        if self._token is None:
-            return await anext(stream)
-        scope = asyncio.timeout(self._grace if self._token.is_cancelled() else None)
+        cancelled = self._token is not None and self._token.is_cancelled()
+        scope = asyncio.timeout(self._grace if cancelled else None)
         try:
             async with scope:
                 self._scope = scope
                 try:
-                    return await anext(stream)
+                    return await _Noting(anext(stream), self._limit)
                 finally:
                     self._scope = None
         except TimeoutError:
             if not scope.expired():
                 raise
             raise asyncio.CancelledError(f"cancelled; the run had not ended {self._grace:g} s later") from None
+
+    async def closed(self, stream: AsyncGenerator[Any, None]) -> None:
+        """Close a stream that its reader has left."""
+        scope = asyncio.timeout(self._grace)
+        try:
+            async with scope:
+                await stream.aclose()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+
+
+class _Noting:
+    """Awaits something in the same task, and tells when that task is cancelled meanwhile: a team that is cancelled waits for its tools."""
+
+    def __init__(self, inner: Awaitable[Any], note: Callable[[], None]) -> None:
+        self._inner, self._note = inner, note
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner: Any = self._inner.__await__()
+        thrown: BaseException | None = None
+        while True:
+            try:
+                waits = inner.send(None) if thrown is None else inner.throw(thrown)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                yield waits
+                thrown = None
+            except BaseException as error:  # noqa: BLE001 - passed on
+                if isinstance(error, asyncio.CancelledError):
+                    self._note()
+                thrown = error

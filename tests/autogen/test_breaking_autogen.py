@@ -1,0 +1,80 @@
+"""What broke under daily use: teams whose run is cancelled, or left, while a tool works."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.messages import ToolCallRequestEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+import rath_bridge as rb
+from rath_autogen import wrap
+from rath_autogen.runner import Wrapped
+from tests.autogen.scripted import asks, client
+
+GRACE = 0.3
+
+
+def at_work(store: rb.Store, begun: asyncio.Event, seconds: float) -> Wrapped:
+    async def works() -> str:
+        """Work."""
+        begun.set()
+        await asyncio.sleep(seconds)
+        return "done"
+
+    guide = AssistantAgent("guide", client(asks("works"), "never"), tools=[works])
+    return wrap(RoundRobinGroupChat([guide, AssistantAgent("critic", client("ok"))], max_turns=2), store, "s", grace=GRACE)
+
+
+async def test_a_team_whose_task_is_cancelled_ends_in_time(store: rb.Store) -> None:
+    """AutoGen waits for the tool, for ever if it takes so long."""
+    begun = asyncio.Event()
+    run = asyncio.ensure_future(at_work(store, begun, 30).run(task="go"))
+    await begun.wait()
+    at = monotonic()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert GRACE * 0.9 < monotonic() - at < 5
+    closed(store, "cancelled")
+
+
+async def test_a_team_whose_stream_is_left_ends_in_time(store: rb.Store) -> None:
+    """What aclose() does must not wait for a tool that never ends."""
+    stream = at_work(store, asyncio.Event(), 30).run_stream(task="go")
+    async for item in stream:
+        if isinstance(item, ToolCallRequestEvent):
+            break
+    at = monotonic()
+    await stream.aclose()
+    assert monotonic() - at < 5
+    closed(store, "abandoned")
+
+
+async def test_a_deadline_around_a_team_is_kept(store: rb.Store) -> None:
+    """What asyncio.timeout and wait_for are for."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await at_work(store, asyncio.Event(), 30).run(task="go")
+    closed(store, "cancelled")
+
+
+async def test_a_tool_that_ends_within_grace_is_waited_for(store: rb.Store) -> None:
+    """As with AutoGen alone."""
+    begun = asyncio.Event()
+    run = asyncio.ensure_future(at_work(store, begun, 0.05).run(task="go"))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await run
+    assert "had not ended" not in str(caught.value)
+
+
+def closed(store: rb.Store, status: str) -> None:
+    s = store.session("s")
+    assert s.fsck() == []
+    assert s.pending() == ()
+    assert [c.body.status for c in s if c.kind == "run" and c.body.phase == "end"] == [status]  # type: ignore[attr-defined]

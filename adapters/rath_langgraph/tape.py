@@ -8,12 +8,13 @@ from threading import RLock
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import ensure_config
 
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef, dumps, escape
-from rath_bridge.model.kinds import Inference, ToolCall, ToolResult
+from rath_bridge.model.kinds import Inference, Run, ToolCall, ToolResult
 from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
 from rath_bridge.replay import Divergence
@@ -22,7 +23,7 @@ from rath_bridge.session import Session
 from rath_langgraph.compare import compare_key
 from rath_langgraph.items import join_list
 from rath_langgraph.neutral import plain
-from rath_langgraph.observed import cleaned
+from rath_langgraph.observed import cleaned, place_of
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.threads import FRAMEWORK
 
@@ -56,6 +57,8 @@ class Answer:
     """The arguments in canonical form."""
     values: list[Any] | None
     """What the tool returned, exactly (one value), or what it asked when it was interrupted; None where it could not be kept."""
+    place: str | None = None
+    """Where the task that called stands among its equals."""
     used: bool = False
 
 
@@ -74,6 +77,7 @@ class Tape:
         """Read a record."""
         made = cls()
         calls: dict[tuple[str | None, str], ToolCall] = {}
+        places: dict[str | None, str] = {}
         serde, seen = RathSerializer(), dict[bytes, tuple[Digest, str]]()
         texts = 0
         for chunk in core.held.chunks:
@@ -88,6 +92,11 @@ class Tape:
                 values = _values(chunk, serde)
                 message = values[0] if values and isinstance(values[0], BaseMessage) else None
                 made.replies.append(Reply(chunk.id, body, keys, shown, message))
+            elif chunk.kind == "run":
+                began = cast(Run, chunk.body)
+                place = began.attributes.get("place") or places.get(began.parent)
+                if began.phase == "begin" and isinstance(place, str):
+                    places[chunk.run] = place
             elif chunk.kind == "tool_call":
                 call = cast(ToolCall, chunk.body)
                 calls[chunk.run, call.call_id or ""] = call
@@ -95,7 +104,7 @@ class Tape:
                 result = cast(ToolResult, chunk.body)
                 call = calls.get((chunk.run, result.call_id or "")) or ToolCall(name=result.name or "", call_id=result.call_id)
                 key = canonical(call.arguments)
-                made.answers.append(Answer(chunk.id, call, result, key, _values(chunk, serde)))
+                made.answers.append(Answer(chunk.id, call, result, key, _values(chunk, serde), places.get(chunk.run)))
         if texts:
             made.reasons.append(f"{texts} calls of text models (not chat models) are on record: they are not served")
         lost = sum(one.message is None and one.body.error is None for one in made.replies)
@@ -132,7 +141,8 @@ class Tape:
         key = canonical(DEFAULT.apply(arguments))
         with self._lock:
             left = [one for one in self.answers if not one.used and one.call.name == name]
-            left.sort(key=lambda one: one.call.call_id != call_id)
+            place = place_of(ensure_config().get("metadata") or {})
+            left.sort(key=lambda one: (one.call.call_id != call_id, one.place != place))
             for one in left:
                 if one.key == key:
                     one.used = True

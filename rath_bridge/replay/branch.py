@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from threading import RLock
 from typing import Any, Final
 
@@ -99,12 +99,26 @@ class Branch:
         step = self._renumber.step(chunk)
         waiting = self._expected.get(stream_of(step))
         same = None
-        if waiting and waiting[0].key == step.key and (self.point is None or waiting[0].chunk.position <= self.point):
-            same = waiting.popleft()
+        at = next((one for one in self._may_be(waiting) if one.key == step.key), None) if waiting else None
+        if waiting and at is not None and (self.point is None or at.chunk.position <= self.point):
+            same = at
+            waiting.remove(at)
             self._names[chunk.id.encode()] = same.chunk.id.encode()
             if chunk.run is not None and same.chunk.run is not None:
                 self._runs.setdefault(chunk.run, same.chunk.run)
         self._waiting.append((chunk, same))
+
+    def _may_be(self, waiting: deque[Step]) -> Iterator[Step]:
+        """What may come next in a stream: tools that ran side by side may begin in another order."""
+        reach = waiting[0].chunk.position + 1
+        for step in waiting:
+            if step.chunk.position >= reach:
+                return
+            yield step
+            if step.kind != "tool_call":
+                return
+            call = self._tape.held.call_at(step.chunk.id)
+            reach = max(reach, self._tape.held.position(call.end) or 0) if call is not None else reach
 
     def _write(self, point: int) -> None:
         record = self._tape.held.session

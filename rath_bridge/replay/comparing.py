@@ -38,9 +38,18 @@ def first_difference(
     # what a replay does not make again numbers nothing either: ids that models reuse would take their names from it
     counted = [chunk for chunk in record if chunk.id not in excused]
     theirs = _streams([step for step in steps(counted) if until is None or step.chunk.position <= until], after)
+    asked = _askers(theirs.values())
+    ends = {
+        step.values.get("call_id"): step.chunk.position
+        for stream in theirs.values()
+        for step in stream
+        if step.kind == "tool_result"
+    }
     found: list[tuple[int, Divergence]] = []
     for name, expected in theirs.items():
         made = ours.get(name, [])
+        for first, last in side_by_side(expected, ends, asked):
+            made[first : last + 1] = _in_order(made[first : last + 1], expected[first : last + 1])
         for index, step in enumerate(expected):
             if index >= len(made):
                 what = f"{step.kind}{_of(step)}"
@@ -68,6 +77,52 @@ def _streams(found: Iterable[Step], after: int) -> dict[tuple[str, ...], list[St
             continue
         streams.setdefault(stream_of(step), []).append(step)
     return streams
+
+
+def _askers(streams: Iterable[Iterable[Step]]) -> dict[Any, Digest]:
+    """For a call's id, the message that asks for it."""
+    found: dict[Any, Digest] = {}
+    for step in (step for stream in streams for step in stream if step.kind == "message"):
+        parts: Any = step.values.get("parts")
+        for part in cast("list[Any]", parts) if isinstance(parts, list) else ():
+            if isinstance(part, Mapping) and cast("Mapping[str, Any]", part).get("type") == "tool_call":
+                found.setdefault(cast("Mapping[str, Any]", part).get("id"), step.chunk.id)
+    return found
+
+
+def side_by_side(found: Sequence[Step], ends: Mapping[Any, int], asked: Mapping[Any, Digest]) -> list[tuple[int, int]]:
+    """Return where in a stream tool calls stand that may begin in any order: first and last of each group.
+
+    They are asked for in one message, or one began before the one before had ended.
+
+    Args:
+        found: The steps of one stream.
+        ends: For a call's id, the position of its result.
+        asked: For a call's id, the message that asks for it.
+    """
+    groups: list[tuple[int, int]] = []
+    reach, asker = -1, None
+    for index, step in enumerate(found):
+        if step.kind != "tool_call":
+            reach, asker = -1, None
+            continue
+        name = step.values.get("call_id")
+        together = asker is not None and asked.get(name) == asker
+        if together or step.chunk.position < reach:
+            groups[-1] = (groups[-1][0], index)
+        else:
+            groups.append((index, index))
+        reach, asker = max(reach, ends.get(name, -1)), asked.get(name)
+    return [group for group in groups if group[1] > group[0]]
+
+
+def _in_order(ours: Sequence[Step], theirs: Sequence[Step]) -> list[Step]:
+    """Put calls that may begin in any order into the order of the record, as far as they are the same."""
+    left, found = list(ours), list[Step | None]()
+    for step in theirs[: len(ours)]:
+        at = next((index for index, one in enumerate(left) if one.key == step.key), None)
+        found.append(None if at is None else left.pop(at))
+    return [left.pop(0) if one is None else one for one in found]
 
 
 def stream_of(step: Step) -> tuple[str, ...]:

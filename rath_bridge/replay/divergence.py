@@ -9,6 +9,20 @@ from rath_bridge.errors import RathError
 from rath_bridge.model.digests import Digest
 
 
+def printable(text: str) -> str:
+    """Return a text that can be written: lone surrogates are shown."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def words(error: BaseException) -> str:
+    """Return what somebody else's exception says, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception as other:  # noqa: BLE001 - it is the user's code
+        text = f"(its text raises {type(other).__name__})"
+    return printable(f"{type(error).__name__}: {text}")[:2000]
+
+
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """Where a replay leaves the record, with both sides."""
@@ -23,6 +37,12 @@ class Divergence:
     """The chunk that was expected; None where the record has nothing left."""
     path: str | None = None
     """Where inside the value the two sides part: ``parts[0].content``."""
+
+    def __post_init__(self) -> None:
+        for name in ("what", "found", "expected", "path"):
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, printable(text))
 
     def __str__(self) -> str:
         held = f"the record (chunk {self.chunk[:12]})" if self.chunk else "the record"

@@ -88,7 +88,10 @@ class Rules:
         Raises:
             ValueError: A word that means nothing here.
         """
-        return cls(tuple((name, _one(name, value)) for name, value in (policy or {}).items()))
+        given: Any = {} if policy is None else policy
+        if not isinstance(given, Mapping):
+            raise ValueError(f"the policy {given!r} is no map: give tool names or patterns, and what holds for them")
+        return cls(tuple((name, _one(name, value)) for name, value in cast("Mapping[Any, Any]", given).items()))
 
     def on_miss(self, name: str) -> OnMiss | None:
         """Return what the policy says of a miss, if anything."""
@@ -106,7 +109,9 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and name.startswith("model:") == pattern.startswith("model:")
 
 
-def _one(name: str, value: ToolPolicy | str) -> ToolPolicy:
+def _one(name: Any, value: Any) -> ToolPolicy:
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} in the policy is no name or pattern of tools")
     if isinstance(value, ToolPolicy):
         return value
     if value in ON_MISS:

@@ -52,7 +52,10 @@ class Overrides:
             ValueError: A key that names nothing on record, or a chunk that is no answer.
         """
         found = cls(held=held)
-        for key, value in (given or {}).items():
+        changes: Any = {} if given is None else given
+        if not isinstance(changes, Mapping):
+            raise ValueError(f"the overrides {changes!r} are no map: give what to change, and to what")
+        for key, value in cast("Mapping[Any, Any]", changes).items():
             kind, colon, name = key.partition(":") if isinstance(key, str) else ("", "", "")
             if colon and kind in _NAMED:
                 getattr(found, f"{kind}s")[name] = value

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from rath_bridge.errors import RathError
+from rath_bridge.errors import NameInUseError, RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.plugins import adapters
@@ -18,14 +18,15 @@ from rath_bridge.recorder import Recorder, enter, leave, standin
 from rath_bridge.replay.arriving import arriving
 from rath_bridge.replay.branch import Branch
 from rath_bridge.replay.comparing import first_difference
-from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
+from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError, words
 from rath_bridge.replay.effects import Policy
 from rath_bridge.replay.inside import contradicted, inside_of_served
+from rath_bridge.replay.leftover import standing_in
 from rath_bridge.replay.players import frameworks, players
 from rath_bridge.replay.report import ReplayReport, in_order
 from rath_bridge.replay.tape import Tape
 from rath_bridge.replay.versions import versions
-from rath_bridge.session import Session, Store, redirect
+from rath_bridge.session import Session, Store, check_name, redirect
 from rath_bridge.store.overlay import OverlayBackend
 from rath_bridge.store.protocol import Backend
 
@@ -50,7 +51,7 @@ def replay(
         session: The record.
         run: What was run: a function without arguments (it opens what it needs; its recordings go to a scratch in memory), or one that
             takes the session to begin with (a scratch that holds what stood there before the first run, or up to ``after``): wrapped
-            runnables are such functions.
+            runnables are such functions. What it yields, as a generator, is in the report's ``value`` as a list.
         until: Serve the record up to this chunk (position, digest or `Chunk`), then go on as ``then`` says.
         then: ``halt`` or ``live``.
         overrides: What to change: a chunk to its new answer (a value, a map of paths such as ``body.result.rows[0]``, or a function of
@@ -84,7 +85,8 @@ async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> 
         with playing.stage() as scratch:
             call = getattr(run, "acall", None) or run
             found = call(scratch()) if _takes_a_session(call) else call()
-            playing.value = await found if inspect.isawaitable(found) else found
+            found = await found if inspect.isawaitable(found) else found
+            playing.value = await _all(found) if inspect.isasyncgen(found) else _listed(found)
     return playing.report()
 
 
@@ -95,14 +97,34 @@ _OPTIONS: Mapping[str, Any] = {
 
 def _called(run: Callable[..., Any], scratch: Callable[[], Session], playing: _Replay) -> Any:
     found = run(scratch()) if _takes_a_session(run) else run()
+    if inspect.isasyncgen(found):
+        found = _all(found)
     if not inspect.iscoroutine(found):
-        return found
+        return _listed(found)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(found)
+        return _listed(asyncio.run(found))
     found.close()
     raise RuntimeError("a coroutine cannot be replayed from inside of a running loop: use await rath_bridge.areplay(...)")
+
+
+def _listed(found: Any) -> Any:
+    """A generator runs when it is asked, and that must be inside of the replay."""
+    return list(cast("Generator[Any]", found)) if inspect.isgenerator(found) else found
+
+
+async def _all(found: AsyncIterator[Any]) -> list[Any]:
+    return [one async for one in found]
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that the replay runs in."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _takes_a_session(run: Callable[..., Any]) -> bool:
@@ -136,6 +158,10 @@ class _Replay:
             session, until=until, then=then, overrides=overrides, policy=policy, allow_effects=allow_effects, after=after
         )  # fmt: skip
         tape.players, problems = players(tape)
+        if branch is not None:
+            check_name(branch, "branch")
+            if tape.may_part and session.store.kept.ref(session.session, branch) is not None:
+                raise NameInUseError(f"{session.session}@{branch}")
         hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after}
         scratch = OverlayBackend(session.store.kept, session=session.session, hidden=hidden)
         following = Branch(tape, scratch, branch)
@@ -156,6 +182,7 @@ class _Replay:
         if self.tape.after >= 0:
             self.scratch.stand(record.session, record.branch, self.tape.held.chunks[self.tape.after].id)
         with ExitStack() as undo:
+            undo.callback(setattr, self.tape, "over", True)
             token = redirect.set(self._elsewhere)
             undo.callback(redirect.reset, token)
             recorder = Recorder.late(store, record.name)
@@ -163,20 +190,25 @@ class _Replay:
             other = standin.set(recorder)
             undo.callback(standin.reset, other)
             undo.callback(leave, enter(recorder, None))
+            standing = undo.enter_context(standing_in())
             undo.enter_context(self.tape.current())
             for player in self.tape.players.values():
-                undo.enter_context(player.installed())
-            undo.enter_context(arriving(self._late(undo)))
+                standing.enter_context(player.installed())
+            undo.enter_context(arriving(self._late(standing)))
             try:
                 yield lambda: self._beginning(store)
             except (ReplayDivergenceError, ReplayHaltedError):
                 pass  # it is on the tape
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; so it may have done then
                 if not self._is_ours(error):
-                    self.error = f"{type(error).__name__}: {error}"[:2000]
+                    self.error = words(error)
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                self.error = "CancelledError: the run was cancelled from inside"
             except SystemExit as error:
                 if error.code not in (None, 0):
-                    self.error = f"SystemExit: {error.code}"
+                    self.error = words(error)
 
     def _late(self, undo: ExitStack) -> dict[str, Callable[[], None]]:
         """Frameworks that are not in use yet: their players are asked for when they are imported."""
@@ -207,6 +239,8 @@ class _Replay:
         return bool(self.tape.misses or self.tape.halted)
 
     def _elsewhere(self, backend: Backend) -> Backend:
+        if isinstance(backend, OverlayBackend) and backend.lies_over(self.scratch):
+            return backend  # the scratch of a replay inside of this one
         self.scratch.over(backend)
         return self.scratch
 

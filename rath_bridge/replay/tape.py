@@ -83,6 +83,8 @@ class Tape:
     changed: bool = False
     """Something was answered otherwise than recorded, or made live: what follows is new."""
     halted: str | None = None
+    over: bool = False
+    """The replay has ended: what it left running is answered no more, and makes nothing live."""
     _lock: RLock = field(default_factory=RLock)
 
     @classmethod
@@ -107,9 +109,10 @@ class Tape:
         held = Held.of(session, _position(session, after, -1))
         changes = Overrides.read(overrides, held)
         stop: int | None = None if until is None else _position(session, until, -1)
-        return cls(
-            held, Rules.read(policy), changes, stop, cast(Any, then), allow_effects, _position(session, after, -1)
-        )  # fmt: skip
+        begin = _position(session, after, -1)
+        if stop is not None and stop < begin:
+            raise ValueError(f"until={stop} lies before after={begin}: the run would begin behind its end")
+        return cls(held, Rules.read(policy), changes, stop, cast(Any, then), allow_effects, begin)
 
     @property
     def session(self) -> Session:
@@ -193,6 +196,8 @@ class Tape:
         expected: Divergence | Callable[[], Divergence] | None,
     ) -> Verdict:  # fmt: skip
         title = f"{kind} call of {name}" if kind == "model" and name else f"{kind} call" if name is None else f"{kind} {name}"
+        if self.over:
+            raise ReplayHaltedError(f"{title}, which came after the replay had ended")
         if self.halted is not None:
             raise ReplayHaltedError(self.halted)
         changed = self._changed(kind, name, chunk, arguments, title)
@@ -304,6 +309,8 @@ class Tape:
 def _position(session: Session, place: Chunk | Digest | int | None, default: int) -> int:
     if place is None:
         return default
+    if not isinstance(place, (int, str, Chunk)) or isinstance(place, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{place!r} is no chunk of {session.name}: give a position, a digest or a Chunk")
     if isinstance(place, int):
         at = place + len(session) if place < 0 else place
         if not 0 <= at < len(session):

@@ -46,6 +46,10 @@ class OverlayBackend(MemoryBackend):
             if all(one is not backend and one.url != backend.url for one in (*self._below, self)):
                 self._below.append(backend)
 
+    def lies_over(self, other: Backend) -> bool:
+        """Tell whether another store is read through this one."""
+        return any(one is other or (isinstance(one, OverlayBackend) and one.lies_over(other)) for one in self._below)
+
     def stand(self, session: str, branch: str, head: Digest) -> Ref:
         """Let a ref stand at a chunk of a store below; nothing is written there."""
         with self._lock:

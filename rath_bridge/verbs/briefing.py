@@ -6,10 +6,12 @@ the digests under which all of it stands on record.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Message, ToolResult
@@ -49,6 +51,12 @@ class Told:
         return tuple(one.id for one in self.messages)
 
 
+_MARK: Final = re.compile(r"\[(?=\s*(?:end\s+of\s+the\s+)?briefing\b)", re.IGNORECASE)
+"""How our marks begin: in what others wrote, the bracket is escaped, so that nobody can end a briefing, or begin one."""
+
+_ROW: Final = re.compile(r"^(?=[0-9a-f]{12}\s)")
+"""How our lines begin: a line of somebody's text that does so is indented."""
+
 BriefingFunction = Callable[[Told], str]
 """Writes the text between the two marks; what it stands for is said by us."""
 
@@ -77,7 +85,10 @@ def briefing(what: Told, write: BriefingFunction | None = None) -> Message:
         what: From `told`.
         write: Writes better words than ours; the marks stay.
     """
-    text = _words(what) if write is None else write(what)
+    text: Any = _words(what) if write is None else write(what)
+    if not isinstance(text, str):
+        raise UnsupportedError(f"the function that writes the briefing returned a {type(text).__name__}, not a text")
+    text = _MARK.sub(r"\\[", inert(text, keep="\n\t"))
     many = f"{_count(len(what.messages), 'message')}, {_count(len(what.calls), 'tool call')}"
     last = what.messages[-1].id
     head = f"[briefing: what was said and done before in session {inert(what.name)} ({many}), up to chunk {last}]"
@@ -102,7 +113,7 @@ def _words(what: Told) -> str:
 def _said(one: TranscriptMessage, *, whole: bool) -> str:
     speaker = one_line(one.role, 40) + (f" {one_line(one.name, 60)}" if one.name else "")
     if whole and one.text:
-        text = "\n".join(inert(line) for line in one.text[:MOST].split("\n"))
+        text = "\n".join(_ROW.sub("  ", inert(line)) for line in one.text[:MOST].split("\n"))
         return f"{speaker}: {text}{'…' if len(one.text) > MOST else ''}"
     return f"{speaker}: {' '.join(_part(part) for part in one.parts) or '(nothing)'}"
 

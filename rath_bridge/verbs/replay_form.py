@@ -8,8 +8,9 @@ equal when the bytes are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from rath_bridge.model.chunk import Chunk
@@ -69,6 +70,7 @@ def steps(chunks: Iterable[Chunk]) -> list[Step]:
     """Return one step for each chunk, in the order given. A run that began earlier goes by its id."""
     listed = list(chunks)
     renumber = Renumber(_checkpoints(listed))
+    renumber.look_ahead(listed)
     return [renumber.step(chunk) for chunk in listed]
 
 
@@ -103,6 +105,35 @@ class Renumber:
         self._floating: set[str] = set()
         self._teams: set[str] = set()
 
+    def look_ahead(self, chunks: Sequence[Chunk]) -> None:
+        """Name calls in the order in which they were asked for: tools that run side by side begin in any order.
+
+        Args:
+            chunks: The whole line.
+        """
+        if not any(chunk.kind == "tool_call" for chunk in chunks):
+            return
+        asking: dict[str, list[tuple[Chunk, dict[str, Any]]]] = {"inference": [], "message": []}
+        for chunk in chunks:
+            body = chunk.body_bytes
+            if body is None:
+                continue
+            if chunk.kind == "run" and chunk.run is not None:
+                values = decode(body, None, f"chunk {chunk.id[:16]}")
+                if values.get("phase") == "begin":
+                    self._begin(chunk.run, values)
+            elif chunk.kind in asking and b"call" in body:
+                asking[chunk.kind].append((chunk, decode(body, None, f"chunk {chunk.id[:16]}")))
+        for kind, found in asking.items():
+            for chunk, values in found:
+                name = partial(self._call, self._speaking(chunk, values), self._scope(chunk))
+                if kind == "inference":
+                    _ids(values.get("output"), name)
+                elif isinstance(values.get("parts"), list):
+                    for part in values["parts"]:
+                        if type(part) is dict and cast("dict[str, Any]", part).get("type") == "tool_call":
+                            _part(part, name)
+
     def step(self, chunk: Chunk) -> Step:
         """Return one chunk as it counts for equality."""
         if chunk.body_bytes is None:
@@ -111,23 +142,10 @@ class Renumber:
         values: dict[str, Any] = decode(body, None, f"chunk {chunk.id[:16]}")
         if chunk.kind == "run" and chunk.run is not None and values.get("phase") == "begin":
             self._begin(chunk.run, values)
-        actor = self._actor(chunk.run)
-        if chunk.run in self._teams and (who := values.get(_SPEAKER.get(chunk.kind, ""))):
-            # Its members work side by side, and who listens to them is late: what one heard of the others is in its prompts.
-            actor = f"{actor}/{who} asks" if chunk.kind == "inference" else f"{actor}/{who}"
+        actor = self._speaking(chunk, values)
+        if actor != self._actor(chunk.run):
             values.pop("position", None)
-        scope = self._roots.get(chunk.run, chunk.run) if chunk.run else ""
-
-        def name(category: str, value: Any) -> Any:
-            if not isinstance(value, str):
-                return value
-            place = (category, scope if category in ("call", "message") else "", value)
-            if place not in self._labels:
-                number = self._counts.get((actor, category), 0)
-                self._counts[actor, category] = number + 1
-                self._labels[place] = f"{actor}:{category}{number}"
-            return self._labels[place]
-
+        name = partial(self._name, actor, self._scope(chunk))
         dropped = _VOLATILE.get(chunk.kind, RESERVED)
         kept = {key: value for key, value in values.items() if key not in dropped}
         _settle(chunk.kind, kept)
@@ -165,6 +183,29 @@ class Renumber:
         elif chunk.kind == "run" and chunk.run in self._floating and kept.get("phase") == "end":
             actor = f"{actor}/end"
         return Step(actor, chunk.kind, kept, chunk)
+
+    def _speaking(self, chunk: Chunk, values: Mapping[str, Any]) -> str:
+        actor = self._actor(chunk.run)
+        if chunk.run in self._teams and (who := values.get(_SPEAKER.get(chunk.kind, ""))):
+            # Its members work side by side, and who listens to them is late: what one heard of the others is in its prompts.
+            return f"{actor}/{who} asks" if chunk.kind == "inference" else f"{actor}/{who}"
+        return actor
+
+    def _scope(self, chunk: Chunk) -> str:
+        return self._roots.get(chunk.run, chunk.run) if chunk.run else ""
+
+    def _name(self, actor: str, scope: str, category: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        place = (category, scope if category in ("call", "message") else "", value)
+        if place not in self._labels:
+            number = self._counts.get((actor, category), 0)
+            self._counts[actor, category] = number + 1
+            self._labels[place] = f"{actor}:{category}{number}"
+        return self._labels[place]
+
+    def _call(self, actor: str, scope: str, category: str, value: Any) -> Any:
+        return self._name(actor, scope, category, value) if category == "call" else value
 
     def _begin(self, run: str, values: Mapping[str, Any]) -> None:
         if run in self._actors:

@@ -1,0 +1,35 @@
+"""What a run leaves running when its replay ends (a task, a thread, a callback) must not be made live: players stay for it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+
+class _Mark:
+    """Lives as long as a context of the replay does."""
+
+
+_mark: Final[ContextVar[_Mark | None]] = ContextVar("rath_bridge_leftover", default=None)
+
+
+@contextmanager
+def standing_in() -> Generator[ExitStack]:
+    """Yield a stack that is closed once no copy of the block's context is left: at the end of the block, or later."""
+    players, mark = ExitStack(), _Mark()
+    token = _mark.set(mark)
+    alive = weakref.ref(mark)
+    del mark
+    try:
+        yield players
+    finally:
+        _mark.reset(token)
+        del token
+        left = alive()
+        if left is None:
+            players.close()
+        else:
+            weakref.finalize(left, players.close).atexit = False

@@ -49,6 +49,29 @@ def test_words_are_whole() -> None:
 # ---------------------------------------------------------------- transcript and calls
 
 
+def test_a_call_that_a_fork_cuts_counts_once() -> None:
+    """Its run began before the fork, inside of another: the result and the message that answers belong to one call."""
+    store = rb.open_store("memory:")
+    call = ToolCallPart("c1", "book", {"seat": 7})
+    base = store.create("s").append(
+        rb.draft(Run(phase="begin", name="workflow", type="workflow"), run="w"),
+        rb.draft(Run(phase="begin", name="Clerk", type="agent", parent="w"), run="a"),
+        rb.draft(Message(role="assistant", parts=(call,)), run="w"),
+        rb.draft(ToolCall(name="book", arguments={"seat": 7}, call_id="c1"), run="a"),
+    )
+
+    def go(session: rb.Session, result: str) -> rb.Session:
+        return session.append(
+            rb.draft(ToolResult(name="book", call_id="c1", result=result), run="a"),
+            rb.draft(Message(role="tool", parts=(ToolCallResponsePart("c1", result),)), run="w"),
+        )
+
+    other = base.fork("x")
+    found = go(base, "booked").diff(go(other, "sold out"))
+    assert [(one.tool_calls, one.messages) for one in found.spent()] == [(1, 1), (1, 1)]
+    assert [row.kind for row in found.calls()] == ["changed"]
+
+
 def test_two_branches_by_section() -> None:
     store = rb.open_store("memory:")
     base = store.create("s").append(rb.message("user", "pay"))

@@ -87,7 +87,9 @@ class Diff:
     def calls(self) -> list[Section]:
         """Compare the tool calls: name, arguments, how they ended."""
         return sections.paired(
-            sections.tool_calls(self.ours), sections.tool_calls(self.theirs), lambda values: str(values["name"])
+            sections.tool_calls(self.ours, self.base, self._read()),
+            sections.tool_calls(self.theirs, self.base, self._read()),
+            lambda values: str(values["name"]),
         )
 
     def state(self) -> list[Section]:

@@ -108,7 +108,7 @@ def spent(chunks: Sequence[Chunk], base: Digest | None, reader: Reader) -> Spent
     asked = [body for body in bodies if isinstance(body, Inference)]
     return Spent(
         chunks=len(chunks), messages=len(messages(chunks, base, reader)), model_calls=len(asked),
-        tool_calls=len(tool_calls(chunks)), usage=usage(chunks),
+        tool_calls=len(tool_calls(chunks, base, reader)), usage=usage(chunks),
         seconds=(max(c.at for c in chunks) - min(c.at for c in chunks)) / 1e6 if chunks else 0.0,
         model_seconds=sum(body.duration or 0.0 for body in asked),
         tool_seconds=sum(body.duration or 0.0 for body in bodies if isinstance(body, ToolResult)),
@@ -141,38 +141,46 @@ def _part(part: Part, numbers: dict[str, int]) -> Any:
 
 def _nested(chunks: Sequence[Chunk], base: Digest | None, reader: Reader) -> frozenset[str]:
     """Runs of a side that began inside of another one before the fork: their messages are not the transcript's."""
-    begun: set[str] = set()
-    nested: set[str] = set()
+    wanted = {chunk.run for chunk in chunks if chunk.kind == "message" and chunk.run is not None}
+    return frozenset(
+        run for run, chunk in _begun(chunks, wanted, base, reader).items() if cast(Run, chunk.body).parent is not None
+    )
 
-    def see(chunk: Chunk) -> None:
-        if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None:
-            body = cast(Run, chunk.body)
-            if body.phase == "begin":
-                begun.add(chunk.run)
-                if body.parent is not None:
-                    nested.add(chunk.run)
 
-    for chunk in chunks:
-        see(chunk)
-    own = set(begun)
-    missing = {chunk.run for chunk in chunks if chunk.kind == "message" and chunk.run is not None} - begun
+def _begun(chunks: Sequence[Chunk], wanted: set[str], base: Digest | None, reader: Reader) -> dict[str, Chunk]:
+    """The beginnings, before the fork, of some runs that a side goes on in, and of the runs around them."""
+    own = {chunk.run for chunk in chunks if _begins(chunk)}
+    missing = wanted - own
+    found: dict[str, Chunk] = {}
     if missing and base is not None:
         for seen, chunk in enumerate(newest_first(base, reader)):
-            see(chunk)
-            missing -= begun
+            if chunk.run in missing and _begins(chunk):
+                found[chunk.run] = chunk
+                missing.discard(chunk.run)
+                above = cast(Run, chunk.body).parent
+                if above is not None and above not in found and above not in own:
+                    missing.add(above)
             if not missing or seen >= REACH:
                 break
-    return frozenset(nested - own)
+    return found
+
+
+def _begins(chunk: Chunk) -> bool:
+    return (
+        chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None and cast(Run, chunk.body).phase == "begin"
+    )
 
 
 # ---------------------------------------------------------------- tool calls
 
 
-def tool_calls(chunks: Sequence[Chunk]) -> list[Fact]:
-    """The calls of a side, each with how it ended."""
+def tool_calls(chunks: Sequence[Chunk], base: Digest | None, reader: Reader) -> list[Fact]:
+    """The calls of a side, each with how it ended. Ids are scoped by top-level run, which may have begun before the fork."""
     by_id = {chunk.id: chunk for chunk in chunks}
     found: list[Fact] = []
-    for call in calls(chunks):
+    wanted = {one.run for one in chunks if one.kind in ("message", "tool_call", "tool_result") and one.run is not None}
+    around = reversed(_begun(chunks, wanted, base, reader).values())
+    for call in calls([*around, *chunks]):
         place = by_id.get(call.started or call.asked or call.result or call.answered or "")
         values: dict[str, Any] = {"name": call.name, "status": call.status}
         if (arguments := _arguments(place, call.call_id)) is not ABSENT:

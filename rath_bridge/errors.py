@@ -139,7 +139,10 @@ class ErasedError(RathError, LookupError):
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
-        super().__init__(f"the content of {digest[:16]} was erased; only its digest and size are left")
+        super().__init__(
+            f"the content of {digest[:16]} was erased; only its digest and size are left. The redaction chunks of its session tell why; "
+            "a framework whose state stands on it goes on from an earlier one after: rath-bridge redact --object DIGEST --forget"
+        )
 
 
 class NameInUseError(RathError, ValueError):

@@ -13,14 +13,14 @@ import orjson
 import pytest
 
 import rath_bridge as rb
-from rath_bridge.errors import PacketError, PacketExistsError
+from rath_bridge.errors import PacketError, PacketExistsError, StoreUnavailableError
 from rath_bridge.evidence import Claim, claim_draft, countersigning, sign_packet
 from rath_bridge.evidence.claims import ClaimError, claim_of
 from rath_bridge.evidence.history import History
 from rath_bridge.interchange.transfer import PacketOrigin
-from rath_bridge.maintenance import prune
-from rath_bridge.model.chunk import Draft, draft
-from rath_bridge.model.kinds import Gap, Note
+from rath_bridge.maintenance import prune, redact
+from rath_bridge.model.chunk import Draft, draft, now
+from rath_bridge.model.kinds import Gap, Note, Run
 from rath_bridge.verbs.fsck import Finding
 from tests.cli_store import run
 from tests.test_evidence_packet import contents
@@ -227,6 +227,38 @@ def test_a_prune_that_was_cut_short_is_completed_by_the_next(tmp_path: Path) -> 
     prune(store, timedelta(0))
     store.close()
     assert not any(b"ZEBRA" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_run_that_still_works_in_a_fork_keeps_its_beginning_everywhere() -> None:
+    store = rb.open_store("memory:")
+    s = store.create("a").append(draft(Run(phase="begin", name="r"), run="a" * 16), rb.message("user", "x"))
+    other = s.fork(session="other")
+    time.sleep(0.02)
+    middle = now()
+    time.sleep(0.02)
+    other.append(draft(Run(phase="end", name="r", status="ok"), run="a" * 16))
+    prune(store, timedelta(microseconds=now() - middle))
+    kept = [(chunk.kind, chunk.body_bytes is not None) for chunk in store.session("other")[:3]]
+    assert kept == [("session", True), ("run", True), ("message", False)]
+    assert list(store.fsck()) == []
+
+
+def test_a_forgotten_reader_is_named_and_does_not_hold_up_a_rewrite_for_ever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from rath_bridge.store import postgres
+
+    monkeypatch.setattr(postgres, "_PATIENCE", 1)
+    with rb.open_store(postgres_url) as store:
+        s = store.create("a").append(rb.message("user", "ZEBRA"))
+        with psycopg.connect(postgres_url) as reader:
+            reader.execute("SELECT count(*) FROM rath_ref")
+            with pytest.raises(StoreUnavailableError, match="until it is scrubbed again"):
+                redact(store, [s[1].id], reason="asked")
+        redact(store, [s[1].id], reason="asked")
+        assert list(store.fsck()) == []
 
 
 # ---------------------------------------------------------------- the command line

@@ -75,9 +75,13 @@ def prune(
     refs: dict[str, list[Ref]] = {}
     for ref in backend.refs():
         refs.setdefault(ref.session, []).append(ref)
-    old = {name: _old(backend, tips, before, stays) for name, tips in refs.items()}
-    counts = {name: len(found) for name, found in old.items() if found}
-    gone = {chunk for found in old.values() for chunk in found}
+    working: set[str] = set()
+    found = {name: _old(backend, tips, before, stays, working) for name, tips in refs.items()}
+    old = {
+        name: {chunk.id for chunk in chunks if chunk.kind != "run" or chunk.run not in working} for name, chunks in found.items()
+    }  # a run that still works in one session keeps its beginning in all: forks share it
+    counts = {name: len(chunks) for name, chunks in old.items() if chunks}
+    gone = {chunk for chunks in old.values() for chunk in chunks}
     told = backend.erase(gone, dry_run=True, copies=False)
     if not gone and scrub and not dry_run:  # an earlier time may have been cut short before the files were written anew
         backend.scrub()
@@ -85,9 +89,9 @@ def prune(
         return Pruned(before=before, erasure=told, sessions=counts)
     why = reason or f"older than {f'{keep.days} days' if keep.days else keep}"
     notices: dict[str, Digest] = {}
-    for name, found in old.items():
-        if found:
-            body = Redaction(rule="prune", reason=why, by=by, before=format_time(before), count=len(found))
+    for name, chunks in old.items():
+        if chunks:
+            body = Redaction(rule="prune", reason=why, by=by, before=format_time(before), count=len(chunks))
             notices[name] = notice(store, name, body, [ref.name for ref in refs[name]])
     dropped = drop_entries(backend, [key for key, name in backend.entries() if name in gone])
     done = backend.erase(gone, copies=False)
@@ -96,14 +100,13 @@ def prune(
     return Pruned(before=before, erasure=done, sessions=counts, entries=dropped, notices=notices)
 
 
-def _old(backend: Backend, tips: Iterable[Ref], before: int, stays: Collection[Digest]) -> set[Digest]:
-    """What goes of a session: older than the boundary, not in its frame, and not erased yet."""
+def _old(backend: Backend, tips: Iterable[Ref], before: int, stays: Collection[Digest], working: set[str]) -> list[Chunk]:
+    """What may go of a session: older than the boundary, not in its frame, and not erased yet; runs that still work are noted."""
     found: list[Chunk] = []
-    working: set[str] = set()
     for chunk in walk([ref.head for ref in tips], backend):
         if chunk.at >= before or chunk.id in stays:
             if chunk.run is not None:
                 working.add(chunk.run)
         elif chunk.body_bytes is not None and chunk.kind not in FRAME:
             found.append(chunk)
-    return {chunk.id for chunk in found if chunk.kind != "run" or chunk.run not in working}
+    return found

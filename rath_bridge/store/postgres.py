@@ -35,6 +35,8 @@ _TIMEOUT: Final = 30.0
 """Seconds to wait for a connection."""
 _NOT_ALLOWED: Final = (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege, pg.InvalidSchemaName)
 """What is missing is a right, or a schema to work in; nothing is damaged."""
+_PATIENCE: Final = 30
+"""Seconds that a rewrite waits for readers."""
 _TABLES: Final = r"SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'rath\_%'"
 _NO_SAMPLES: Final = (
     "ALTER TABLE rath_chunk ALTER COLUMN body SET STATISTICS 0, ALTER COLUMN raw SET STATISTICS 0",
@@ -205,13 +207,19 @@ class PostgresBackend(SqlBackend):
         with self._translated(), self._pool().connection() as connection:
             connection.autocommit = True
             try:
+                # who waits for a reader holds up all who come after
+                connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{_PATIENCE}s",))
                 tables = connection.execute(_TABLES).fetchall()
                 connection.execute(
                     SQL("VACUUM (FULL, ANALYZE) {}").format(SQL(", ").join(Identifier(name) for (name,) in tables))
                 )
                 with suppress(pg.InsufficientPrivilege):  # else the old files go with the server's next checkpoint
                     connection.execute("CHECKPOINT")
+            except pg.LockNotAvailable as error:
+                problem = f"somebody has read it for {_PATIENCE} s: its files may hold what was erased until it is scrubbed again"
+                raise StoreUnavailableError(self.url, problem) from error
             finally:
+                connection.execute("RESET lock_timeout")
                 connection.autocommit = False
 
     def writing(self) -> Any:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rath_langgraph.serde import RathSerializer as RathSerializer
     from rath_langgraph.tasks import NodeTiming as NodeTiming
     from rath_langgraph.tasks import node_timings as node_timings
-    from rath_langgraph.wrap import RathGraph as RathGraph
-    from rath_langgraph.wrap import wrap as wrap
+    from rath_langgraph.wrapping import RathGraph as RathGraph
+    from rath_langgraph.wrapping import wrap as wrap
 
 name: Final = "langgraph"
 extra: Final = "langgraph"
@@ -38,9 +38,9 @@ frameworks: Final = ("langgraph", "langchain_core")
 SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
 _PUBLIC: Final = {
-    "NodeTiming": "tasks", "RathGraph": "wrap", "as_node": "node", "merge_state": "merging", "node_timings": "tasks",
+    "NodeTiming": "tasks", "RathGraph": "wrapping", "as_node": "node", "merge_state": "merging", "node_timings": "tasks",
     "RathCallbackHandler": "record", "RathSaver": "saver", "RathSerializer": "serde", "export_thread": "moving",
-    "import_thread": "moving", "open_database": "databases", "wrap": "wrap",
+    "import_thread": "moving", "open_database": "databases", "wrap": "wrapping",
 }  # fmt: skip
 
 __all__ = [

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import dumps, encode, escape
+from rath_langgraph.instances import step_into
 from rath_langgraph.neutral import plain, role_of
 
 _DEPTH: Final = 32
@@ -52,7 +54,7 @@ def content_key(value: Any) -> Digest:
     return digest(dumps(escape(_said(value), {})))
 
 
-def _said(value: Any, depth: int = 0) -> Any:
+def _said(value: Any, depth: int = 0, around: tuple[int, ...] = ()) -> Any:
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in (str, int, float, bool, bytes, type(None)):
         return value
@@ -60,14 +62,25 @@ def _said(value: Any, depth: int = 0) -> Any:
         return kind.__qualname__
     if isinstance(value, BaseMessage):
         return compare_key(value)
+    if isinstance(value, Enum):  # its members lead to its class, and that to all its members
+        return [kind.__qualname__, value._name_ or repr(value._value_)]
+    if isinstance(value, type):
+        return ["type", value.__qualname__]
     if isinstance(value, Mapping):
-        pairs = [[_said(key, depth + 1), _said(item, depth + 1)] for key, item in cast("Mapping[Any, Any]", value).items()]
+        pairs = [
+            [_said(key, depth + 1, around), _said(item, depth + 1, around)]
+            for key, item in cast("Mapping[Any, Any]", value).items()
+        ]
         return ["map", *sorted(pairs, key=repr)]
     if isinstance(value, (set, frozenset)):
-        return ["set", *sorted((_said(item, depth + 1) for item in cast("set[Any]", value)), key=repr)]
+        return ["set", *sorted((_said(item, depth + 1, around) for item in cast("set[Any]", value)), key=repr)]
     if isinstance(value, (list, tuple)):
-        return [_said(item, depth + 1) for item in cast("list[Any]", value)]
+        return [_said(item, depth + 1, around) for item in cast("list[Any]", value)]
     fields: Any = getattr(value, "__dict__", None)
     if not fields and hasattr(kind, "__slots__"):
         fields = {name: getattr(value, name, None) for name in kind.__slots__ if not name.startswith("__")}
-    return [kind.__qualname__, _said(fields, depth + 1)] if fields else [kind.__qualname__, _ADDRESS.sub("", repr(value))]
+    if not fields:
+        return [kind.__qualname__, _ADDRESS.sub("", repr(value))]
+    if id(value) in around:
+        return kind.__qualname__
+    return [kind.__qualname__, _said(fields, depth + step_into(value), (*around, id(value)))]

@@ -7,7 +7,9 @@ import dataclasses
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
@@ -18,6 +20,7 @@ _TUPLE: Final[Any] = tuple
 _LIST: Final[Any] = list
 _DICT: Final[Any] = dict
 _SET: Final[Any] = set
+_INTO_OTHERS: Final = 12
 _new: Final[Any] = object.__new__
 _set: Final[Any] = object.__setattr__
 
@@ -54,6 +57,11 @@ def plain_value(base: type[Any], obj: Any) -> Any:
     if base is bytes:
         return bytes(memoryview(obj))
     return {str: str.__str__, int: int.__int__, float: float.__float__}[base](obj)
+
+
+def step_into(value: object) -> int:
+    """How much of the allowed depth a look into an object costs: what is no plain data may lead round in circles."""
+    return 1 if isinstance(value, BaseModel) or dataclasses.is_dataclass(value) else _INTO_OTHERS
 
 
 def has_slots(kind: type) -> bool:
@@ -96,6 +104,9 @@ def collected(name: str, items: Any, more: Any) -> Any:
         return numpy.frombuffer(more, dtype=items)[0]
     if name == "deque":
         return deque(items, maxlen=more)
+    if name == "datetime":
+        text, fold = items
+        return datetime.fromisoformat(text).replace(tzinfo=None if more is None else ZoneInfo(more), fold=fold)
     pairs: list[tuple[Any, Any]] = [(key, value) for key, value in items]
     if name == "Counter":
         return Counter(dict(pairs))

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -21,6 +22,7 @@ from rath_bridge.errors import EncodeError
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import INLINE_LIMIT
 from rath_bridge.model.trees import Tree, list_tree
+from rath_langgraph.instances import step_into
 from rath_langgraph.mirror import ATOMS, Loaded, Mirror, OpaqueError, mirror_of, same, snapshot
 from rath_langgraph.serde import RathSerializer
 
@@ -114,8 +116,9 @@ def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> Non
             if len(data) >= INLINE_LIMIT:
                 found[digest(data)] = data
         return
-    if kind in ATOMS or depth > _DEPTH:
-        return
+    if kind in ATOMS or depth > _DEPTH or isinstance(value, (Enum, type)):
+        return  # a member leads to its class, and that to all the others
+    step = 1
     parts: Iterable[Any]
     if isinstance(value, Mapping):
         parts = cast("Mapping[Any, Any]", value).values()
@@ -124,9 +127,10 @@ def long_texts(value: object, found: dict[Digest, bytes], depth: int = 0) -> Non
     else:
         fields: dict[str, Any] = getattr(value, "__dict__", {})
         more: dict[str, Any] | None = getattr(value, "__pydantic_extra__", None)
+        step = step_into(value) if fields else 1
         parts = (*fields.values(), *(more or {}).values())
     for part in parts:
-        long_texts(part, found, depth + 1)
+        long_texts(part, found, depth + step)
 
 
 class Encoder:

@@ -12,8 +12,10 @@ import dataclasses
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
 
 import ormsgpack
 from langgraph.checkpoint.serde import _msgpack as lists
@@ -157,6 +159,13 @@ class RathSerializer(theirs.JsonPlusSerializer):
         if isinstance(obj, BaseModel) and (kind.__module__, kind.__name__) in _SAFE:
             fields = {**obj.__dict__, **(obj.__pydantic_extra__ or {})}
             return self._ext(theirs.EXT_PYDANTIC_V2, [kind.__module__, kind.__name__, fields, "model_validate_json"])
+        if kind is datetime:
+            at = cast(datetime, obj)
+            zone: str | None = getattr(at.tzinfo, "key", None)
+            if (zone is not None and isinstance(at.tzinfo, ZoneInfo)) or (
+                at.fold and at.tzinfo is None
+            ):  # written as text, only its offset from UTC would be left
+                return self._ext(COLLECTION, ["datetime", [at.replace(tzinfo=None).isoformat(), at.fold], zone])
         if is_number(obj):
             return self._ext(COLLECTION, ["numpy", cast(Any, obj).dtype.str, cast(Any, obj).tobytes()])
         made = self._object(obj, kind)

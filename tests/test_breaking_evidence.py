@@ -74,6 +74,15 @@ def test_a_ref_of_another_form_is_found(change: Callable[[dict[str, Any]], objec
     assert any(one.path.startswith("refs.json") for one in check(changed_refs(change), "directory").findings)
 
 
+@pytest.mark.parametrize(
+    "told", [{"erased": 5}, {"erased": [7]}, {"absent": "x"}, {"absent": ["zz"]}, {"absent": ["a" * 64]}], ids=repr
+)
+def test_a_manifest_that_lists_what_cannot_be_is_found(told: dict[str, Any]) -> None:
+    files, _, head = packet()
+    manifest = orjson.dumps(orjson.loads(files["manifest.json"]) | told)
+    assert any(one.path == "manifest.json" for one in check(resummed(files | {"manifest.json": manifest}), "zip", head).findings)
+
+
 def test_a_history_beside_the_known_one_is_told(tmp_path: Path) -> None:
     store = rb.open_store("memory:")
     known = store.create("kept-elsewhere").append(rb.message("user", "Do not pay."))

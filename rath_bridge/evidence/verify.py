@@ -23,7 +23,7 @@ from rath_bridge.evidence.reading import BUFFER, PacketFiles, open_files, read_l
 from rath_bridge.evidence.signing import MOST as SIGNATURE_BYTES
 from rath_bridge.evidence.signing import KeyFile, Signature, judge, load_keys
 from rath_bridge.evidence.signing import check as check_signature
-from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.reaching import Reference, check_object
 from rath_bridge.verbs.fsck import Finding
 
@@ -331,9 +331,13 @@ class _Verify:
         ):  # fmt: skip
             if manifest.get(key) != there:
                 self._found.append(Finding(layout.MANIFEST, f"its {key!r} are not those of the packet", layout.MANIFEST))
+        for key in ("erased", "absent"):
+            told: Any = manifest.get(key, [])
+            if not isinstance(told, list) or not all(map(is_digest, cast("list[Any]", told))):
+                self._found.append(Finding(layout.MANIFEST, f"its {key!r} are no list of digests", layout.MANIFEST))
         for name in _texts(manifest.get("erased")):
             if name not in history.without_body:
-                self._found.append(Finding(name, "listed as erased, but it is no chunk without a body", layout.MANIFEST))
+                self._found.append(Finding(shown(name), "listed as erased, but it is no chunk without a body", layout.MANIFEST))
 
     def _objects(self, absent: set[str]) -> None:
         """Check every object that is there, and that exactly those are there that something refers to."""
@@ -368,7 +372,9 @@ class _Verify:
                 self._found.append(Finding(match[2], "nothing in the packet refers to it", file))
         for name in absent:
             if f"blobs/{name}" in self._files.sizes or f"trees/{name}" in self._files.sizes:
-                self._found.append(Finding(name, "listed as absent, but it is there", layout.MANIFEST))
+                self._found.append(Finding(shown(name), "listed as absent, but it is there", layout.MANIFEST))
+            elif name not in blobs and name not in trees:
+                self._found.append(Finding(shown(name), "listed as absent, but nothing refers to it", layout.MANIFEST))
 
     def _blob(self, file: str, name: Digest, size: int | None, where: str, absent: set[str]) -> None:
         there = self._files.sizes.get(file)

@@ -19,6 +19,7 @@ from rich.text import Text
 from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, Telling, sqlite_path, table, without_password
 from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
+from rath_bridge.handover import encode
 from rath_bridge.interchange import format_named
 from rath_bridge.interchange.formats import OURS
 from rath_bridge.interchange.importing import Imported, import_document
@@ -225,7 +226,7 @@ def export(
     session = face.session(name)
     one = format_named(to)
     try:
-        native, report = one.encode(session)
+        native, report = encode(session, one.name)
     except MissingObjectError as error:
         raise MissingObjectError(error.digest, f"{session.name} cannot be written whole") from error
     data = one.dumps(native)

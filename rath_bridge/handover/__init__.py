@@ -61,7 +61,8 @@ def encode(
         view, origins = _view(session, what, style if callable(style) else None)
         native, report = _native(view, name, as_)
         report = _report(report, what, origins)
-    return native, replace(report, losses=(*report.losses, *_erased(chunks)))
+    named = {loss.chunk for loss in report.losses}
+    return native, replace(report, losses=(*report.losses, *(loss for loss in _erased(chunks) if loss.chunk not in named)))
 
 
 def _erased(chunks: Sequence[Chunk]) -> Iterator[Loss]:

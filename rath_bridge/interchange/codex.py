@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from rath_bridge.errors import UnsupportedError
-from rath_bridge.interchange import responses, shapes
+from rath_bridge.interchange import openai_responses, shapes
 from rath_bridge.interchange.natives import lines, record
 from rath_bridge.interchange.recorded import home
 from rath_bridge.model.chunk import Draft, draft
@@ -76,7 +76,7 @@ def _item(payload: Mapping[str, Any], path: str) -> Message:
         if payload["type"] == "tool_search_call":
             return Message(role="assistant", parts=(ToolCallPart(call_id, "tool_search", payload.get("arguments")),))
         return Message(role="tool", parts=(ToolCallResponsePart(call_id, payload.get("tools")),))
-    return responses.message(payload, _PLACE, path)
+    return openai_responses.message(payload, _PLACE, path)
 
 
 def encode(session: Session, /) -> tuple[Any, LossReport]:

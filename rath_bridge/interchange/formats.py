@@ -24,7 +24,7 @@ from rath_bridge.model.chunk import Draft
 from rath_bridge.model.report import LossReport
 from rath_bridge.session import Session
 
-OURS: Final = ("atif", "otlp", "claude_code", "codex", "responses", "openai_messages", "markdown")
+OURS: Final = ("atif", "otlp", "claude_code", "codex", "openai_responses", "openai_messages", "markdown")
 """In the order in which a document is offered to them: what is told by its own marks first."""
 CUT: Final = "the last line of the file was cut"
 """Reason of the ``gap`` behind what came from a file whose writer died."""

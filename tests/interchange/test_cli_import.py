@@ -115,3 +115,18 @@ def test_export_writes_a_file_and_names_losses(tmp_path: Path, url: str) -> None
     assert json.loads(out.read_text())[0]["content"] == "hi"
     assert run("export", "s", "--to", "openai_messages", "-o", str(out), store=url).exit_code == 2
     assert run("export", "s", "--to", "nothing", store=url).exit_code == 2
+
+
+@pytest.mark.parametrize("to", ["openai_messages", "openai_responses", "markdown", "atif"])
+def test_an_erased_message_is_a_loss_that_is_named_once(url: str, to: str) -> None:
+    """Found by a newcomer: the message was missing, and all else was said to be there."""
+    from rath_bridge.maintenance import redact
+
+    with rb.open_store(url) as store:
+        session = store.create("s").append(rb.message("user", "my number is 4711"), rb.message("assistant", "noted"))
+        gone = session[1].id
+        redact(store, [gone], reason="asked for")
+    done = run("export", "s", "--to", to, "--strict", store=url)
+    assert done.exit_code == 1
+    assert done.stderr.count(gone[:12]) == 1
+    assert "erased" in done.stderr

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 
 import rath_bridge as rb
 from rath_bridge.errors import DecodeError, UnsupportedError
-from rath_bridge.interchange import decode, encode, format_of, markdown, openai_messages, responses
+from rath_bridge.interchange import decode, encode, format_of, markdown, openai_messages
+from rath_bridge.interchange import openai_responses as responses
 from rath_bridge.model.kinds import Body, Message, Usage
 from rath_bridge.model.parts import BlobPart, GenericPart, ReasoningPart, TextPart, ToolCallPart, ToolCallResponsePart
 from rath_bridge.plugins import Adapter

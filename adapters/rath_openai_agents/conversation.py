@@ -140,7 +140,7 @@ class Conversation:
             self._said = self._said or bool(rows)
             self._seen = self._seen or []
             self._seen += [ManifestEntry(len(self._seen), "", row.key) for row in rows]
-            self.asked = [_asked(row.value, exact, handoffs or {}) for row in rows if row.value.get("type") in PAIRS]
+            self.asked = [_asked(row.value, exact, handoffs or {}) for row in rows if str(row.value.get("type")) in PAIRS]
             if rows:
                 self._write(rows, write, name=name, turn=turn, finish_reason=finish_reason, exact=exact)
 

@@ -97,6 +97,10 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
         return decode_export(obj)
     if is_state(obj):
         found = state_json(obj)
+        for name in ("original_input", "session_items", "generated_items"):
+            kinds = (str, list) if name == "original_input" else (list, type(None))
+            if not isinstance(found.get(name), kinds):
+                raise DecodeError(f"RunState.{name}", f"a list is expected, not a {type(found.get(name)).__name__}")
         said = [entry for entry in found.get("session_items") or found.get("generated_items") or () if _said(entry)]
         names = [_agent_of(entry) for entry in said]
         return (

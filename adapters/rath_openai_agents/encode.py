@@ -246,7 +246,7 @@ def _paired(rows: list[Row], session: Session, losses: list[Loss]) -> list[Row]:
     """Call id as it came to the id it has now."""
     taken: set[str] = set()
     for row in rows:
-        kind = row.item.get("type")
+        kind = str(row.item.get("type"))
         call_id = row.item.get("call_id") or (row.item.get("id") if kind == "local_shell_call_output" else None)
         if kind in PAIRS:
             name = str(call_id or f"call_{row.chunk[:16]}_{len(kept)}")

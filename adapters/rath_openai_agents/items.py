@@ -130,6 +130,11 @@ def table(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
+def listed(value: Any) -> Sequence[Any]:
+    """Return a JSON list as it is, and anything else as an empty one."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
 def kind_of(item: Mapping[str, Any]) -> str:
     """Return an item's type, which messages and references may leave out."""
     return str(item.get("type") or ("message" if "role" in item else "item_reference"))
@@ -251,7 +256,7 @@ def _content_key(content: Any) -> Any:
     for part in cast("Sequence[Any]", content):
         if isinstance(part, Mapping):
             one = cast("Mapping[str, Any]", part)
-            found.append(["text", one.get("text")] if one.get("type") in _TEXTS else _trim(one))
+            found.append(["text", one.get("text")] if str(one.get("type")) in _TEXTS else _trim(one))
         else:
             found.append(part)
     return found
@@ -336,7 +341,7 @@ def parts_of(item: Item) -> list[Part]:
     if kind in ("function_call_output", "custom_tool_call_output"):
         return [ToolCallResponsePart(_text(item.get("call_id")), item.get("output"))]
     if kind == "reasoning":
-        texts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+        texts = [*listed(item.get("summary")), *listed(item.get("content"))]
         return [ReasoningPart("\n".join(str(table(t).get("text", "")) for t in texts))]
     rest = {k: v for k, v in item.items() if k != "type"}
     if kind in _SERVER:
@@ -357,15 +362,15 @@ def _content_part(part: Any) -> Part:
     if not isinstance(part, Mapping):
         return GenericPart("openai.content", {"value": plain(part)})
     one = dict(cast("Mapping[str, Any]", part))
-    kind = one.pop("type", None)
+    kind = str(one.pop("type", None))
     if kind in _TEXTS and isinstance(one.get("text"), str):
         text = one.pop("text")
         return TextPart(text, {k: v for k, v in one.items() if v is not None and v != []})
     media = _media(kind, one)
-    return media if media is not None else GenericPart(str(kind) if kind == "refusal" else f"openai.{kind}", one)
+    return media if media is not None else GenericPart(kind if kind == "refusal" else f"openai.{kind}", one)
 
 
-def _media(kind: Any, one: dict[str, Any]) -> Part | None:
+def _media(kind: str, one: dict[str, Any]) -> Part | None:
     """Read ``input_image`` and ``input_file``; what is not taken goes to ``extra``."""
     source = {"input_image": ("image", "image_url"), "input_file": ("document", "file_url")}.get(kind)
     if source is None:

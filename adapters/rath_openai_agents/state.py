@@ -17,7 +17,7 @@ from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Approval, Checkpoint
 from rath_bridge.model.trees import map_tree, read_map
 from rath_bridge.session import Session
-from rath_openai_agents.items import FRAMEWORK, from_bytes, long_texts, parse, table, to_bytes
+from rath_openai_agents.items import FRAMEWORK, from_bytes, listed, long_texts, parse, table, to_bytes
 from rath_openai_agents.who import origin
 
 NAMESPACE: Final = "run_state"
@@ -76,7 +76,7 @@ def approvals(state: Mapping[str, Any]) -> list[Approval]:
     step = table(table(state.get("current_step")).get("data"))
     found: list[Approval] = []
     decided = _decided(table(state.get("context")))
-    for one in cast("Sequence[Any]", step.get("interruptions") or ()):
+    for one in listed(step.get("interruptions")):
         item = table(table(one).get("raw_item"))
         call_id = item.get("call_id") or item.get("id")
         name = str(item.get("name") or table(one).get("tool_name") or "")
@@ -92,7 +92,7 @@ def _decided(context: Mapping[str, Any]) -> dict[str, str]:
     """Call id (or ``* tool``, for an answer that holds for all) to what was decided."""
     found: dict[str, str] = {}
     entries = list(table(context.get("approvals")).items())
-    newer = [table(one) for one in cast("Sequence[Any]", context.get("function_tool_approvals") or ())]
+    newer = [table(one) for one in listed(context.get("function_tool_approvals"))]
     entries += [(str(one.get("tool_key")), one.get("decision")) for one in newer]
     for tool, entry in entries:
         for name, phase in (("approved", "granted"), ("rejected", "denied")):

@@ -295,7 +295,7 @@ def _answers(chunks: Sequence[Chunk], nested: set[str | None]) -> dict[str, dequ
         if chunk.kind == "message" and cast(Message, chunk.body).role == "tool":
             native = chunk.native
             for item in from_bytes(native.data) if native is not None and native.framework == FRAMEWORK else ():
-                if item.get("type") in OUTPUTS and item.get("call_id") is not None:
+                if str(item.get("type")) in OUTPUTS and item.get("call_id") is not None:
                     answer = Answer(chunk.id, None, item.get("output"), exact=True, item=item)
                     told.setdefault(str(item["call_id"]), deque()).append(answer)
         elif chunk.kind == "tool_result":
@@ -320,7 +320,7 @@ def _asked(chunks: Iterable[Chunk], nested: set[str | None]) -> Iterable[Mapping
         if chunk.kind == "message" and chunk.run not in nested and cast(Message, chunk.body).role == "assistant":
             native = chunk.native
             if native is not None and native.framework == FRAMEWORK:
-                yield from (item for item in from_bytes(native.data) if item.get("type") in PAIRS)
+                yield from (item for item in from_bytes(native.data) if str(item.get("type")) in PAIRS)
 
 
 def _rejected(chunks: Iterable[Chunk]) -> frozenset[str]:

@@ -9,6 +9,7 @@ import pytest
 from agents import Agent, function_tool
 
 import rath_bridge as rb
+from rath_bridge.errors import DecodeError
 from tests.openai_agents.doubles import ScriptedModel, assistant_message
 from tests.openai_agents.scripted import call, exact, get_weather, go, plain, say, session, solo, step, watch, whole
 
@@ -78,3 +79,42 @@ async def test_agents_as_tools_whose_models_reuse_ids_are_replayed(store: rb.Sto
     assert report.equal
     assert report.live == 0
     assert report.unused == ()
+
+
+# ------------------------------------------------------------------ damaged states and items
+
+STATE: dict[str, Any] = {
+    "$schemaVersion": "1.21", "original_input": "hi", "session_items": [], "generated_items": [],
+    "context": {"approvals": {}, "function_tool_approvals": []}, "current_step": {"data": {"interruptions": []}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [5, True, {"x": 1}])
+@pytest.mark.parametrize("field", ["original_input", "session_items", "generated_items"])
+def test_a_damaged_state_is_refused_with_its_field(field: str, value: Any) -> None:
+    with pytest.raises(DecodeError, match=field):
+        rb.decode({**STATE, field: value})
+
+
+@pytest.mark.parametrize("value", [5, True, None, {"x": 1}])
+def test_what_a_state_says_in_another_form_is_kept(value: Any) -> None:
+    """A later version may."""
+    for change in ({"context": {"function_tool_approvals": value}}, {"current_step": {"data": {"interruptions": value}}}):
+        assert [one.kind for one in rb.decode({**STATE, **change})] == ["message", "checkpoint"]
+
+
+@pytest.mark.parametrize("value", [[], {"x": 1}, 5])
+def test_items_with_odd_fields_are_kept_and_go_home(value: Any) -> None:
+    user = {"role": "user", "content": "hi"}
+    store = rb.open_store("memory:")
+    for n, odd in enumerate([
+        {"type": "reasoning", "id": "rs_1", "summary": value}, {"role": "user", "content": [{"type": value, "text": "x"}]},
+    ]):  # fmt: skip
+        s = store.create(f"odd-{n}").append(*rb.decode([user, odd, {"type": "message", **user}]))
+        assert s.fsck() == []
+        assert len(s.messages()) == 3
+        rb.encode(s, "openai_agents")
+    kept = rb.decode({**STATE, "session_items": [{"raw_item": {"type": value, "call_id": "c"}, "agent": {"name": "a"}}]})
+    s = store.create("state").append(*kept)
+    assert s.fsck() == []
+    rb.encode(s, "openai_agents")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rath_bridge.errors import RathError
+from rath_bridge.replay.process import whole_process
 
 
 class NoScriptError(RathError, ValueError):
@@ -59,7 +60,8 @@ def _run(run: Callable[[], Any], arguments: list[str], folder: str) -> None:
     sys.argv = list(arguments)
     sys.path.insert(0, folder)
     try:
-        run()
+        with whole_process():
+            run()
     finally:
         sys.argv = argv
         sys.path[:] = path

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextvars import copy_context
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import orjson
@@ -276,3 +280,62 @@ async def test_arguments_that_mean_nothing_are_told_before_anything_runs(options
     s = await recorded(store)
     with pytest.raises(ValueError, match=r".+"):
         await rb.areplay(s, program(store, never()), **options)
+
+
+# ------------------------------------------------------------------ scripts
+
+SCRIPT = """
+import asyncio, atexit, os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+import rath_bridge as rb
+from agents import Agent
+from agents.testing import ScriptedModel, assistant_message
+from rath_openai_agents import wrap
+
+class Model(ScriptedModel):
+    async def get_response(self, *args, **kwargs):
+        with open("ran", "a") as file:
+            file.write("asked ")
+        return await super().get_response(*args, **kwargs)
+
+def go():
+    store = rb.open_store("sqlite:///runs.db")
+    asyncio.run(wrap(Agent(name="Solo", model=Model([[assistant_message("ok")]])), store, session="ticket").run("hi"))
+
+how = sys.argv[1]
+if how == "plain":
+    go()
+elif how == "thread":
+    threading.Thread(target=go).start()
+elif how == "pool":
+    with ThreadPoolExecutor() as pool:
+        pool.submit(go).result()
+elif how == "atexit":
+    atexit.register(go)
+elif how == "exit":
+    go()
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("thread", 0), ("atexit", 1)])
+def test_a_script_is_replayed_with_all_its_threads(tmp_path: Path, how: str, status: int) -> None:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "adapters")])}
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert run("script.py", "plain").returncode == 0
+    (tmp_path / "ran").unlink()
+    with rb.open_store(f"sqlite:///{tmp_path}/runs.db") as store:
+        head = store.session("ticket").head
+        done = run(
+            "-m", "rath_bridge", "--store", "sqlite:///runs.db", "replay", "ticket", "--", "python", "script.py", how
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout + done.stderr
+        assert store.session("ticket").head == head, "nothing was written"
+    assert not (tmp_path / "ran").exists(), "nobody was asked"

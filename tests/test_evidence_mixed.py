@@ -90,9 +90,13 @@ def test_coreutils_and_openssh_alone_agree(dossier: tuple[Path, rb.Session]) -> 
     packet, s = dossier
     page = (packet / "VERIFY.md").read_text()
     shutil.copy(packet.parent / "ann.pub", packet.parent / "signer.pub")
-    lines = [line.replace("signer.pub", "../signer.pub").replace("/tmp/", f"{packet.parent}/") for line in shell_lines(page)]
+    lines = [line.replace("signer.pub", "../signer.pub") for line in shell_lines(page)]
     path = os.pathsep.join(
-        {str(Path(tool).parent) for name in ("sha256sum", "ssh-keygen", "cut") if (tool := shutil.which(name))}
+        {
+            str(Path(tool).parent)
+            for name in ("sha256sum", "ssh-keygen", "cut", "grep", "comm", "mktemp")
+            if (tool := shutil.which(name))
+        }
     )
     done = subprocess.run(
         ["/bin/bash", "-euc", "\n".join(lines)], cwd=packet, env={"PATH": path}, capture_output=True, text=True, check=False

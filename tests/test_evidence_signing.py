@@ -68,16 +68,40 @@ def test_ssh_keygen_verifies_what_we_sign(signed: Path, keys: Path) -> None:
 def test_the_page_in_the_packet_says_exactly_what_to_type(signed: Path, keys: Path) -> None:
     page = (signed / "VERIFY.md").read_text()
     shutil.copy(keys / "ann.pub", signed.parent / "signer.pub")
-    lines = [line.replace("signer.pub", "../signer.pub").replace("/tmp/", "../") for line in shell_lines(page)]
-    assert len(lines) == 4
-    for line in lines:
-        done = subprocess.run(["bash", "-c", line], cwd=signed, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (line, done.stderr)
+    lines = [line.replace("signer.pub", "../signer.pub") for line in shell_lines(page)]
+    done = subprocess.run(["bash", "-euc", "\n".join(lines)], cwd=signed, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     chunks = (signed / "chunks.jsonl").read_bytes().splitlines()
-    assert done.stdout.split() == [str(next(n for n, line in enumerate(chunks, 1) if digest(line) in lines[-1]))]
+    number = next(n for n, line in enumerate(chunks, 1) if any(digest(line) in told for told in lines))
+    assert done.stdout.splitlines()[1:] == [str(number)], "the head is there, and nothing is missing"
     for key in ("ann", "ben"):
         shown = subprocess.run(["ssh-keygen", "-l", "-f", str(keys / f"{key}.pub")], capture_output=True, text=True, check=True)
         assert f"`{shown.stdout.split()[1]}`" in page
+
+
+@pytest.mark.parametrize("forged", ["content", "dropped", "blob"])
+def test_the_page_finds_what_was_forged_with_new_sums(tmp_path: Path, forged: str) -> None:
+    """Found by a newcomer: the head alone was looked for, and neither parents nor contents."""
+    packet = rb.export_packet(rich_session(rb.open_store("memory:"), turns=2), tmp_path / "p")
+    name = "bodies.jsonl" if forged == "content" else "chunks.jsonl" if forged == "dropped" else ""
+    if name:
+        found = (packet / name).read_bytes().splitlines(keepends=True)
+        middle = len(found) // 2
+        new = [
+            *found[:middle],
+            *([found[middle].replace(b"}", b',"x":1}', 1)] if forged == "content" else []),
+            *found[middle + 1 :],
+        ]
+        (packet / name).write_bytes(b"".join(new))
+    else:
+        next((packet / "blobs").iterdir()).write_bytes(b"forged")
+    sums = [f"{digest(path.read_bytes())}  {path.relative_to(packet)}\n" for path in sorted(packet.rglob("*")) if path.is_file()]
+    (packet / "SHA256SUMS").write_text("".join(sums[:0] + [one for one in sums if "SHA256SUMS" not in one]))
+    lines = shell_lines((packet / "VERIFY.md").read_text())
+    check = [line for line in lines if line.startswith(("ids()", "comm", "for f"))]
+    assert len(check) == 4
+    done = subprocess.run(["bash", "-uc", "\n".join(check)], cwd=packet, capture_output=True, text=True, check=True)
+    assert done.stdout.strip(), forged
 
 
 def test_we_verify_what_ssh_keygen_signs(tmp_path: Path, keys: Path) -> None:

@@ -172,7 +172,7 @@ def _documents(
     _document(sink, layout.COVERAGE, {key: told[key] for key in ("facts", "holes", "blind_spots", "not_in_packet")})
     where = this_environment() if environment is True else environment or {}
     _document(sink, layout.ENVIRONMENT, dict(where))
-    sink.add(layout.INSTRUCTIONS, verify_md(heads, facts.survey.chunks, signers, coverage, verdicts))
+    sink.add(layout.INSTRUCTIONS, verify_md(heads, facts.survey.chunks, len(facts.erased), signers, coverage, verdicts))
     asked = [(reader, ref) for reader, ref, _ in snapshots if ref.branch == "main" and ref.position < _ASKED][:_SESSIONS]
     found = {ref.name: answers(parents_first(ref.head, reader, set()), ref.head) for reader, ref in asked}
     sink.add(layout.REPORT, report(heads, facts.timeline, facts.survey, coverage, verdicts, found, signers))

@@ -131,4 +131,8 @@ def thread(state: Mapping[str, Any]) -> list[Any]:
 def _messages(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
         raise DecodeError("AutoGen state", "a list of messages was expected", path)
-    return cast("list[Any]", value)
+    found = cast("list[Any]", value)
+    for place, one in enumerate(found):
+        if not isinstance(one, Mapping):
+            raise DecodeError("AutoGen state", f"a message was expected, not a {type(one).__name__}", f"{path}[{place}]")
+    return found

@@ -13,6 +13,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 import rath_bridge as rb
 from rath_autogen import wrap
 from rath_autogen.runner import Wrapped
+from rath_bridge.errors import DecodeError
 from tests.autogen.scripted import asks, client
 
 GRACE = 0.3
@@ -78,3 +79,11 @@ def closed(store: rb.Store, status: str) -> None:
     assert s.fsck() == []
     assert s.pending() == ()
     assert [c.body.status for c in s if c.kind == "run" and c.body.phase == "end"] == [status]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("message", [None, 5, "hi", [], True])
+async def test_a_state_with_something_else_among_its_messages_is_refused(message: object) -> None:
+    state = dict(await RoundRobinGroupChat([AssistantAgent("guide", client("ok"))], max_turns=1).save_state())
+    state["agent_states"]["RoundRobinGroupChatManager"]["message_thread"] = [message]
+    with pytest.raises(DecodeError, match=r"message_thread\[0\]"):
+        rb.decode(state)

@@ -8,7 +8,19 @@ from importlib import import_module
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("imports", "core", "verbs_100k", "packets", "postgres", "langgraph", "langgraph_wrap", "autogen", "mcp", "openai_agents", "otel")
+PARTS = (
+    "imports",
+    "core",
+    "verbs_100k",
+    "packets",
+    "postgres",
+    "langgraph",
+    "langgraph_wrap",
+    "autogen",
+    "mcp",
+    "openai_agents",
+    "otel",
+)
 LONG = ("langgraph_1000",)
 """Only where they are named: minutes, and gigabytes of what they are compared with."""
 

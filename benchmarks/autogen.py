@@ -63,7 +63,8 @@ def _openai(name: str) -> Any:
         return httpx.Response(200, headers={"content-type": "application/json"}, content=content)
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    return OpenAIChatCompletionClient(model="gpt-4o-2024-08-06", api_key="none", http_client=http)
+    made: Any = OpenAIChatCompletionClient
+    return made(model="gpt-4o-2024-08-06", api_key="none", http_client=http)
 
 
 CLIENTS = {"OpenAI client on a scripted transport": _openai, "ReplayChatCompletionClient": _scripted}

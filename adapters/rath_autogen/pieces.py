@@ -145,8 +145,13 @@ def _usage(data: Mapping[str, Any]) -> list[Body]:
     given = data.get("models_usage")
     if given is None:
         return []
-    counted = Usage(input_tokens=int(given["prompt_tokens"]), output_tokens=int(given["completion_tokens"]))
+    counted = Usage(input_tokens=_count(given["prompt_tokens"]), output_tokens=_count(given["completion_tokens"]))
     return [Inference(observer=OBSERVER, agent=data["source"], usage=counted, attributes={"message_id": data.get("id")})]
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens; a damaged state may hold anything."""
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else None
 
 
 def _bodies(seen: Seen, humans: Collection[str], position: int | None) -> list[Body]:

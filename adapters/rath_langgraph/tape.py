@@ -80,6 +80,7 @@ class Tape:
         places: dict[str | None, str] = {}
         serde, seen = RathSerializer(), dict[bytes, tuple[Digest, str]]()
         texts = 0
+        states = graphs = False
         for chunk in core.held.chunks:
             if chunk.position <= core.after or '"langgraph"' not in (chunk.origin or ""):
                 continue
@@ -94,9 +95,12 @@ class Tape:
                 made.replies.append(Reply(chunk.id, body, keys, shown, message))
             elif chunk.kind == "run":
                 began = cast(Run, chunk.body)
+                graphs = graphs or began.type in ("graph", "node")
                 place = began.attributes.get("place") or places.get(began.parent)
                 if began.phase == "begin" and isinstance(place, str):
                     places[chunk.run] = place
+            elif chunk.kind == "checkpoint":
+                states = True
             elif chunk.kind == "tool_call":
                 call = cast(ToolCall, chunk.body)
                 calls[chunk.run, call.call_id or ""] = call
@@ -105,6 +109,10 @@ class Tape:
                 call = calls.get((chunk.run, result.call_id or "")) or ToolCall(name=result.name or "", call_id=result.call_id)
                 key = canonical(call.arguments)
                 made.answers.append(Answer(chunk.id, call, result, key, _values(chunk, serde), places.get(chunk.run)))
+        if states and not graphs:
+            made.reasons.append(
+                "checkpoints alone are on record, without what models and tools said: record with wrap(graph, store)"
+            )
         if texts:
             made.reasons.append(f"{texts} calls of text models (not chat models) are on record: they are not served")
         lost = sum(one.message is None and one.body.error is None for one in made.replies)

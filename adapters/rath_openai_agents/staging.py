@@ -56,7 +56,10 @@ class AgentsPlayer:
     @property
     def reasons(self) -> Sequence[str]:
         """Why the SDK's part of the record cannot be replayed whole."""
-        return [reason for reason in self.tape.reasons if self.tape.replies and not reason.endswith("gaps are on record")]
+        ours = self.tape.replies or any(
+            chunk.kind == "run" and "rath_openai_agents" in (chunk.origin or "") for chunk in self.core.held.chunks
+        )
+        return [reason for reason in self.tape.reasons if ours and not reason.endswith("gaps are on record")]
 
     def staged(self, agent: Agent[Any], config: RunConfig | None) -> tuple[Agent[Any], RunConfig]:
         """Return an agent, and a configuration, of which nothing is asked live unless the tape says so."""

@@ -376,7 +376,7 @@ def _arguments(action: Mapping[str, Any]) -> list[Any]:
 def _reasons(replies: Sequence[Reply], answers: Mapping[str, deque[Answer]], chunks: Sequence[Chunk]) -> tuple[str, ...]:
     found: list[str] = []
     if not replies and not any(chunk.kind == "guardrail" for chunk in chunks):
-        found.append("no model call is on record")
+        found.append("no model call is on record: wrap the model in RecordingModel, and run with RathRunHooks")
     spans = sum(one.native is None and one.body.error is None and not one.nested for one in replies)
     if spans:
         found.append(f"{spans} of {len(replies)} model calls were not recorded exactly: wrap the model in RecordingModel")

@@ -265,7 +265,7 @@ async def test_3619_a_rollback_takes_the_tools_along_and_names_what_was_done_sin
 class Remembers(BaseChatAgent):
     """An agent that knows something and saves nothing."""
 
-    produced_message_types = (TextMessage,)
+    produced_message_types: Any = (TextMessage,)
 
     async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
         return Response(chat_message=TextMessage(content="I know", source=self.name))

@@ -51,9 +51,7 @@ def test_a_corrupt_row_is_named_by_checkpoint_thread_and_channel(sqlite_url: str
     before = path.read_bytes()
     with rb.open_store(sqlite_url) as store:
         saver = RathSaver(store)
-        with pytest.raises(
-            CorruptStoreError, match=r"checkpoint [-\w]+ of thread '1', (channel 'messages'|object row)"
-        ):
+        with pytest.raises(CorruptStoreError, match=r"checkpoint [-\w]+ of thread '1', (channel 'messages'|object row)"):
             saver.get_tuple(thread())
         assert [m.text for m in store.session("langgraph/2").messages()][::2] == ["one", "two"]
         assert len(list(saver.list(thread("2")))) == 6  # others are read as before

@@ -287,7 +287,7 @@ def test_the_own_checkpointer_stays_in_charge_and_is_mirrored(store: Store, tmp_
         assert (
             store.session("langgraph/0").messages()[0].text == "before"
         )  # a thread that was there before comes with its history
-        moved = app.update_state(thread(), {"messages": [("user", "changed")]}, as_node="tools")
+        moved: Any = app.update_state(thread(), {"messages": [("user", "changed")]}, as_node="tools")
         assert moved["configurable"]["checkpoint_id"] == own.get_tuple(thread()).checkpoint["id"]
         assert store.session("langgraph/1").messages()[-1].text == "changed"
         app.checkpointer.delete_thread("1")  # type: ignore[union-attr]

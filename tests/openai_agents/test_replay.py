@@ -101,4 +101,6 @@ async def test_one_line_alone_says_why_it_is_not_replayable(store: rb.Store) -> 
     reasons = replayable(session(store))
     assert any("RecordingModel" in reason for reason in reasons)
     assert any("RathRunHooks" in reason for reason in reasons)
-    assert replayable(store.create("empty")) == ("no model call is on record",)
+    assert replayable(store.create("empty")) == (
+        "no model call is on record: wrap the model in RecordingModel, and run with RathRunHooks",
+    )

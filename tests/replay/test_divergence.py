@@ -302,3 +302,44 @@ async def test_an_error_of_the_run_is_told(store: rb.Store) -> None:
     report = await rb.areplay(s, breaks)
     assert (report.equal, report.error) == (True, "KeyError: 'mine'")
     assert "the run ended with KeyError" in str(report)
+
+
+def test_a_record_of_checkpoints_alone_is_not_comparable(store: rb.Store) -> None:
+    """Found by a newcomer, who tried a replay first on what `RathSaver` had kept by itself."""
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    from rath_langgraph import RathSaver
+
+    def run() -> Any:
+        model = GenericFakeChatModel(messages=iter([AIMessage("hello")]))
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("bot", lambda state: {"messages": [model.invoke(state["messages"])]})
+        app = graph.add_edge(START, "bot").add_edge("bot", END).compile(checkpointer=RathSaver(store))
+        return app.invoke({"messages": [("user", "hi")]}, {"configurable": {"thread_id": "t"}})
+
+    run()
+    report = rb.replay(store.session("langgraph/t"), run)
+    assert (report.equal, report.exit_status, report.live) == (None, 125, 0)
+    assert any("wrap(graph, store)" in reason for reason in report.reasons)
+
+
+async def test_a_record_of_the_processor_alone_is_not_comparable(store: rb.Store) -> None:
+    from agents import set_trace_processors
+
+    from rath_openai_agents import RathTracingProcessor
+    from tests.openai_agents.scripted import go, solo
+    from tests.openai_agents.scripted import say as says
+
+    async def run() -> Any:
+        return await go(solo([says("done")], traces=False), group="only")
+
+    set_trace_processors([RathTracingProcessor(store)])
+    try:
+        await run()
+    finally:
+        set_trace_processors([])
+    report = await rb.areplay(store.session("openai_agents/only"), run)
+    assert (report.equal, report.exit_status, report.live) == (None, 125, 0)
+    assert any("RecordingModel" in reason for reason in report.reasons)

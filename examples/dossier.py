@@ -65,9 +65,9 @@ def main() -> None:
         rb.export_packet(session, place, sign_with=[key])
         head = session.head
     shutil.copy(key.with_suffix(".pub"), OUT / "signer.pub")
-    for command in (SUMS_COMMAND, SIGNERS_COMMAND.replace("signer.pub", "../signer.pub"), SIGNATURE_COMMAND):
-        print(f"$ {command}", flush=True)
-        subprocess.run(["bash", "-c", command], cwd=place, check=True)
+    commands = (SUMS_COMMAND, SIGNERS_COMMAND.replace("signer.pub", "../signer.pub"), SIGNATURE_COMMAND)
+    print("\n".join(f"$ {command}" for command in commands), flush=True)
+    subprocess.run(["bash", "-ec", "\n".join(commands)], cwd=place, check=True)
     report = rb.verify_packet(place, head=head, keys=[OUT / "signer.pub"])
     for name, verdict in report.verdicts.items():
         print(f"{name:<10} {verdict}")

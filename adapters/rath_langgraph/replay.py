@@ -93,6 +93,11 @@ class GraphPlayer:
     @property
     def reasons(self) -> Sequence[str]:
         """Why LangGraph's part of the record cannot be replayed whole."""
+        if self.tape.bare and self.core.misses:
+            return [
+                *self.tape.reasons,
+                "checkpoints alone are on record, not what models and tools said: record with wrap(graph, store)",
+            ]
         return self.tape.reasons
 
 

@@ -70,6 +70,8 @@ class Tape:
     answers: list[Answer] = field(default_factory=list[Answer])
     reasons: list[str] = field(default_factory=list[str])
     """Why they cannot be replayed whole."""
+    bare: bool = False
+    """Checkpoints are on record, and no graph run: nobody watched models and tools."""
     _lock: RLock = field(default_factory=RLock)
 
     @classmethod
@@ -109,10 +111,7 @@ class Tape:
                 call = calls.get((chunk.run, result.call_id or "")) or ToolCall(name=result.name or "", call_id=result.call_id)
                 key = canonical(call.arguments)
                 made.answers.append(Answer(chunk.id, call, result, key, _values(chunk, serde), places.get(chunk.run)))
-        if states and not graphs:
-            made.reasons.append(
-                "checkpoints alone are on record, without what models and tools said: record with wrap(graph, store)"
-            )
+        made.bare = states and not graphs
         if texts:
             made.reasons.append(f"{texts} calls of text models (not chat models) are on record: they are not served")
         lost = sum(one.message is None and one.body.error is None for one in made.replies)

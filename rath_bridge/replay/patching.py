@@ -6,14 +6,30 @@ import functools
 import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, cast
 
 from rath_bridge.replay.tape import current_tape
 
 _lock = RLock()
-_held: dict[tuple[int, str], list[Any]] = {}
-"""Owner and name to the owner, what stood there, the wrapper, and how many replays want it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A patched attribute."""
+
+    standing: Any
+    own: bool
+    """It stood on the owner itself, not on a class above."""
+    wrapper: Callable[..., Any]
+    ours: Any = None
+    """What stands there now."""
+    wanted: int = 0
+    """How many replays want it."""
+
+
+_places: dict[tuple[int, str], _Place] = {}
 
 
 @contextmanager
@@ -28,36 +44,44 @@ def patched(owner: Any, name: str, wrapper: Callable[..., Any]) -> Generator[Non
         wrapper: Called as ``wrapper(original, *args, **kwargs)`` where a tape is current; the same function each time. For a coroutine
             function it returns an awaitable, for an async generator an async iterator, as the original does.
     """
-    place = (id(owner), name)
+    key = (id(owner), name)
     with _lock:
-        if place not in _held:
-            standing = inspect.getattr_static(owner, name)
-            own = name in vars(owner)
-            _held[place] = [owner, standing, wrapper, 0, own]
-            setattr(owner, name, _wrapped(standing, wrapper))
-        held = _held[place]
-        if held[2] is not wrapper:
-            raise RuntimeError(f"{name} of {owner!r} is patched for replays by {held[2]!r} already")
-        held[3] += 1
+        place = _places.get(key)
+        if place is None:
+            place = _places[key] = _Place(inspect.getattr_static(owner, name), name in vars(owner), wrapper)
+            place.ours = _wrapped(place)
+            setattr(owner, name, place.ours)
+        if place.wrapper is not wrapper:
+            raise RuntimeError(f"{name} of {owner!r} is patched for replays by {place.wrapper!r} already")
+        place.wanted += 1
     try:
         yield
     finally:
         with _lock:
-            held[3] -= 1
-            if not held[3]:
-                del _held[place]
-                if held[4]:
-                    setattr(owner, name, held[1])
-                else:
-                    delattr(owner, name)
+            place.wanted -= 1
+            if not place.wanted:
+                del _places[key]
+                _restore(owner, name, place)
 
 
-def _wrapped(standing: Any, wrapper: Callable[..., Any]) -> Any:
+def _restore(owner: Any, name: str, place: _Place) -> None:
+    """Put back what stood there; where somebody has patched it since, over ours, theirs stays, and ours does nothing below it."""
+    if inspect.getattr_static(owner, name) is not place.ours:
+        return
+    if place.own:
+        setattr(owner, name, place.standing)
+    else:
+        delattr(owner, name)
+
+
+def _wrapped(place: _Place) -> Any:
+    """The wrapper, as long as a replay wants it: who patched the same place meanwhile may put it back when nobody does."""
+    standing, wrapper = place.standing, place.wrapper
     kind: Any = next((one for one in (staticmethod, classmethod) if type(standing) is one), None)
     original: Callable[..., Any] = cast(Any, standing if kind is None else cast(Any, standing).__func__)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs) if current_tape() is None else wrapper(original, *args, **kwargs)
+        return wrapper(original, *args, **kwargs) if place.wanted and current_tape() is not None else original(*args, **kwargs)
 
     async def awaited(*args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)

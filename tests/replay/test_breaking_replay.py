@@ -25,7 +25,7 @@ from langgraph.types import Send
 
 import rath_bridge as rb
 from rath_bridge.errors import InvalidNameError, NameInUseError
-from rath_bridge.replay.tape import current_tape
+from rath_bridge.replay.tape import Tape, current_tape
 from rath_langgraph import RathCallbackHandler, RathSaver
 from tests.replay.programs import RAN, never, program, recorded, scripted, state, steps
 from tests.replay.sealed import sealed
@@ -339,3 +339,29 @@ def test_a_script_is_replayed_with_all_its_threads(tmp_path: Path, how: str, sta
         assert done.returncode == status, done.stdout + done.stderr
         assert store.session("ticket").head == head, "nothing was written"
     assert not (tmp_path / "ran").exists(), "nobody was asked"
+
+
+def test_a_patch_over_ours_stays_when_the_last_replay_leaves() -> None:
+    """A replay's players may leave late; what somebody has put in front meanwhile is theirs, and ours is not asked again below it."""
+    from rath_bridge.replay.patching import patched
+
+    class Client:
+        def send(self) -> str:
+            return "sent"
+
+    def ours(original: Any, client: Client) -> str:
+        return f"asked, {original(client)}"
+
+    def theirs(client: Client) -> str:
+        return f"recorded, {below(client)}"
+
+    first = patched(Client, "send", ours)
+    first.__enter__()
+    below = Client.send
+    Client.send = theirs  # type: ignore[method-assign]
+    first.__exit__(None, None, None)
+    assert Client().send() == "recorded, sent"
+    tape = Tape.of(rb.open_store("memory:").create("s"))
+    with patched(Client, "send", ours), tape.current():
+        assert Client().send() == "asked, recorded, sent"
+    assert Client().send() == "recorded, sent"

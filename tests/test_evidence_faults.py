@@ -126,9 +126,12 @@ FAULTS: dict[str, Fault] = {
 def made(drafts: list[rb.Draft], place: Path, *keys: object) -> Path:
     s = rb.open_store("memory:").create("s").append(*drafts)
     try:
-        return rb.export_packet(s, place, environment=False, sign_with=keys)
+        packet = rb.export_packet(s, place, environment=False, sign_with=keys)
     except CorruptStoreError:  # a reference that was drawn by chance names an object of another kind
         reject()
+    if not rb.verify_packet(packet).ok:  # or one of another size
+        reject()
+    return packet
 
 
 def verified(files: Files, place: Path, **known: object) -> PacketReport:

@@ -22,6 +22,7 @@ from rath_bridge.errors import NewerFormatError, StoreAddressError, StoreError, 
 from rath_bridge.store import schema, sqlite
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.schema import FORMAT
+from tests.forked import forked
 
 VISIT = "import sys, rath_bridge as rb; s = rb.open_store(sys.argv[1]); print(len(s.session('s'))); s.close()"
 
@@ -44,20 +45,18 @@ def test_a_forked_child_holds_locks_of_its_own(sqlite_url: str, parent: str) -> 
     store = rb.open_store(sqlite_url)
     session = store.create("s")
     (ready, is_ready), (go, please_go) = os.pipe(), os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            if parent == "exits" and os.fork():
-                os._exit(0)
-            session = session.append(rb.message("user", "one"))
-            os.write(is_ready, b"x")
-            os.read(go, 1)
-            session = session.append(rb.message("user", "two"))
-            status = 0
-        finally:
-            os.write(is_ready, b"." if status == 0 else b"!")
-            os._exit(status)
+
+    def child() -> None:
+        if parent == "exits" and os.fork():
+            os._exit(0)
+        signal.alarm(60)  # a grandchild inherits none
+        mine = session.append(rb.message("user", "one"))
+        os.write(is_ready, b"x")
+        os.read(go, 1)
+        mine.append(rb.message("user", "two"))
+        os.write(is_ready, b".")
+
+    pid = forked(child)
     assert os.read(ready, 1) == b"x"
     if parent == "closes":
         store.close()
@@ -69,39 +68,46 @@ def test_a_forked_child_holds_locks_of_its_own(sqlite_url: str, parent: str) -> 
     assert not list(rb.open_store(sqlite_url).fsck())
 
 
+AMID = """
+import os, signal, sys, threading
+import rath_bridge as rb
+
+store, stop = rb.open_store(sys.argv[1]), threading.Event()
+
+def write(name):
+    session = store.create(name)
+    while not stop.is_set():
+        session = session.append(rb.message("user", "x" * 600))
+
+threads = [threading.Thread(target=write, args=(f"t{i}",)) for i in range(3)]
+for thread in threads:
+    thread.start()
+children = []
+for i in range(6):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # a lock that nobody releases
+        mine = store.create(f"child{i}")
+        for _ in range(5):
+            mine = mine.append(rb.message("user", "y" * 600))
+        os._exit(0 if len(mine) == 6 else 1)
+    children.append(pid)
+stop.set()
+for thread in threads:
+    thread.join()
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 6
+if sys.argv[1] != "memory:":
+    assert {f"child{i}" for i in range(6)} <= {session.name for session in store.sessions()}
+assert not list(store.fsck())
+"""
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_a_fork_amid_writing_threads(kind: str, request: pytest.FixtureRequest) -> None:
-    store = rb.open_store("memory:" if kind == "memory" else request.getfixturevalue(f"{kind}_url"))
-    stop = threading.Event()
-
-    def write(name: str) -> None:
-        session = store.create(name)
-        while not stop.is_set():
-            session = session.append(rb.message("user", "x" * 600))
-
-    threads = [threading.Thread(target=write, args=(f"t{i}",)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    children: list[int] = []
-    try:
-        for i in range(6):
-            pid = os.fork()
-            if pid == 0:
-                signal.alarm(20)  # a lock that nobody releases
-                mine = store.create(f"child{i}")
-                for _ in range(5):
-                    mine = mine.append(rb.message("user", "y" * 600))
-                os._exit(0 if len(mine) == 6 else 1)
-            children.append(pid)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 6
-    if kind != "memory":
-        assert {f"child{i}" for i in range(6)} <= {session.name for session in store.sessions()}
-    assert not list(store.fsck())
-    store.close()
+    # In a process of its own: pytest's has threads of other tests, whose locks a child would inherit.
+    url = "memory:" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
+    done = subprocess.run([sys.executable, "-c", AMID, url], capture_output=True, text=True, timeout=110)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
@@ -177,23 +183,15 @@ def test_a_full_disk_is_said_and_harms_nothing(sqlite_url: str, size: int) -> No
 
 def as_nobody(work: Callable[[], None]) -> None:
     """Run in a child that is not root: root may write everywhere."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-            work()
-            status = 0
-        except BaseException:  # noqa: BLE001 - shown; the child must end here
-            import traceback
 
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
+    def child() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        work()
+
+    assert os.waitpid(forked(child), 0)[1] == 0
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "new"])
@@ -341,7 +339,7 @@ def test_a_migration_that_fails_changes_nothing(sqlite_url: str, monkeypatch: py
 
 
 CREATE = """
-import os, sys, time
+import os, signal, sys, time
 import rath_bridge as rb
 rb.open_store("memory:").create("warm")
 start = time.time() + 0.5
@@ -349,6 +347,7 @@ children = []
 for name in range(5):
     pid = os.fork()
     if pid == 0:
+        signal.alarm(90)  # never left behind
         for i in range(40):
             time.sleep(max(0, start + i * 0.05 - time.time()))
             store = rb.open_store(f"sqlite:///{sys.argv[1]}/{i}/store.db")

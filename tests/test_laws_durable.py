@@ -103,7 +103,7 @@ def test_two_processes_write_one_file_and_lose_nothing(sqlite_url: str) -> None:
 
 
 FORKS = """
-import os, sys
+import os, signal, sys
 import rath_bridge as rb
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Note
@@ -126,6 +126,7 @@ children = []
 for name in ("one", "two", "three"):
     pid = os.fork()
     if pid == 0:
+        signal.alarm(100)  # never left behind
         work(name)
         os._exit(0)
     children.append(pid)

@@ -23,7 +23,7 @@ from tests import postgres_server
 from tests.langgraph.graphs import chat, echo, thread
 
 WORKERS = """
-import os, sys
+import os, signal, sys
 import rath_bridge as rb
 from rath_bridge.errors import StoreUnavailableError
 from rath_langgraph import RathSaver
@@ -34,6 +34,7 @@ workers = []
 for number in range(3):
     pid = os.fork()
     if pid == 0:
+        signal.alarm(100)  # never left behind
         for turn in range(2):
             app.invoke({"messages": [("user", f"{number} {turn}")]}, thread(f"own-{number}"))
         assert [m.content for m in app.get_state(thread("shared")).values["messages"]][0] == "before"

@@ -17,6 +17,7 @@ from rath_bridge.interchange import otlp
 from rath_bridge.model.chunk import FIRST, LAST, draft
 from rath_bridge.model.kinds import Handoff, Inference, Run, Span, ToolCall, ToolResult, Usage
 from rath_bridge.otel import LiveSpans, SessionSpanProcessor, export_spans
+from tests.forked import forked
 from tests.otel.traced import exported, provider
 
 ODD = ("\ud800", "\udcff tail", "a\0b", "\u202e", "\u2028", "x" * 100_000)
@@ -99,19 +100,17 @@ def test_a_forked_child_writes_its_own_spans_and_ends_at_once(tmp_path: Path) ->
     with LiveSpans(made) as live, rb.record(store, "a") as recorder, recorder.run("Parent"):
         recorder.emit(Inference(model="before"))
         recorder.flush()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                exporter.clear()
-                began = time.monotonic()
-                with rb.record(store, "b") as inner, inner.run("Child"):
-                    inner.emit(Inference(model="child"))
-                live.close()
-                names = ",".join(span.name for span in exporter.get_finished_spans())
-                told.write_text(f"{names} {time.monotonic() - began < 20}")
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
+
+        def child() -> None:
+            exporter.clear()
+            began = time.monotonic()
+            with rb.record(store, "b") as inner, inner.run("Child"):
+                inner.emit(Inference(model="child"))
+            live.close()
+            names = ",".join(span.name for span in exporter.get_finished_spans())
+            told.write_text(f"{names} {time.monotonic() - began < 20}")
+
+        os.waitpid(forked(child), 0)
     assert told.read_text() == "chat child,invoke_agent Child True"
     assert [span.name for span in exporter.get_finished_spans()] == ["chat before", "invoke_agent Parent"]
     assert list(store.fsck()) == []

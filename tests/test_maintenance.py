@@ -331,3 +331,32 @@ def test_redact_and_prune_on_the_command_line(sqlite_url: str) -> None:
     assert pruned.exit_code == 0
     assert json.loads(pruned.output)["sessions"].keys() == {"ticket", "copy"}
     assert cli("fsck", store=sqlite_url).exit_code == 0
+
+
+def test_what_says_the_same_and_stays_is_told_before_and_after(sqlite_url: str) -> None:
+    said = "My number is 0171 555, call me."
+    item = json.dumps({"content": said}).encode()
+    tree, nodes = list_tree([bytes.fromhex(digest(item))])
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("a").append(rb.message("user", said), rb.message("assistant", "Yes."))
+        s = s.append(draft(Note(text="state", attributes={"state": tree.ref}), objects={**nodes, digest(item): item}))
+        store.create("b").append(draft(Note(text=f"they wrote: {said}")))
+        told = redact(store, [s[1].id], reason="r", look_around=[s[1].id], dry_run=True)
+        assert [(one.session, one.position) for one in told.echoes] == [("a", 3), ("b", 1)]
+        assert (
+            redact(store, [s[2].id], reason="r", look_around=[s[2].id], dry_run=True).echoes == ()
+        )  # too short to be known again
+    dry = cli("redact", "a:1", "--dry-run", store=sqlite_url)
+    assert "2 other chunks in 2 sessions say the same words and stay" in dry.output
+    assert "redact --text WORDS" in dry.output
+    assert [
+        one["session"] for one in json.loads(cli("redact", "a:1", "--dry-run", "--json", store=sqlite_url).output)["echoes"]
+    ] == ["a", "b"]
+    done = cli("redact", "a:1", "--reason", "asked", "--yes", store=sqlite_url)
+    assert done.exit_code == 0
+    assert done.output.splitlines()[-1].startswith("2 other chunks in 2 sessions say the same words and stay: rath-bridge redact")
+    taken = cli("redact", "--text", "0171 555", "--reason", "asked", "--yes", "--json", store=sqlite_url)
+    assert json.loads(taken.output)["echoes"] == []
+    with rb.open_store(sqlite_url) as store:
+        hits = find_text(store.backend, "0171 555")
+        assert hits.chunks == hits.objects == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from getpass import getuser
 from typing import Annotated, Final, cast
@@ -15,7 +15,7 @@ from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, table
 from rath_bridge.cli.naming import find_chunk
 from rath_bridge.errors import MissingObjectError, RathError
-from rath_bridge.maintenance import Needed, Redacted, Uses, find_text
+from rath_bridge.maintenance import Needed, Redacted, Use, Uses, find_text
 from rath_bridge.maintenance import prune as prune_store
 from rath_bridge.maintenance import redact as redact_store
 from rath_bridge.model.chunk import format_time
@@ -34,6 +34,8 @@ _UNITS: Final = {
 _MOST: Final = timedelta(days=730_000)
 _SHOWN: Final = 100
 """Rows that a listing prints; ``--json`` has all."""
+_FEW: Final = 10
+"""Rows of what says the same elsewhere."""
 
 By = Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who asks for it; you, when absent.", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List what would go, and change nothing.")]
@@ -65,7 +67,8 @@ def redact(
     """Erase content wherever it stands, and leave a chunk that tells why and by whom.
 
     Bodies, nonces, and the texts, native records and items that nothing else stands on, in every session; then the store's files are
-    written anew, so that the bytes are gone. Every chain still verifies. Status 1: an object that was named is not in the store.
+    written anew, so that the bytes are gone. Every chain still verifies. What else says the same words (prompts, states, quotes) stays
+    and is listed: --text takes it. Status 1: an object that was named is not in the store.
     """
     for words in text or ():
         if not words:
@@ -74,7 +77,8 @@ def redact(
             raise typer.BadParameter(
                 "--reason and --by stay on record and must not say what --text erases: put it in other words"
             )
-    wanted = {find_chunk(face, name).id for name in chunks or ()}
+    named = {find_chunk(face, name).id for name in chunks or ()}
+    wanted = set(named)
     items = {_object(name) for name in objects or ()}
     absent = sorted(name for name in items if not _is_there(face, name))
     items.difference_update(absent)
@@ -87,22 +91,26 @@ def redact(
     if not reason.strip() and not dry_run:
         raise typer.BadParameter("--reason is needed: it stays on record in place of the content")
     who = by or getuser()
-    told = redact_store(face.store, wanted, objects=items, reason=reason, by=who, dry_run=True)
+    told = redact_store(face.store, wanted, objects=items, reason=reason, by=who, look_around=named, dry_run=True)
     if not as_json:
         _print_uses(face, told.uses)
         face.line(_what(told))
+        _print_echoes(face, told, dry_run=True)
     if not dry_run:
         if (
             told.erasure.chunks or told.erasure.objects
         ):  # else the files are written anew: an earlier time may have been cut short
             _sure(face, yes)
-        told = redact_store(face.store, wanted, objects=items, reason=reason, by=who, forget=forget)
+        told = redact_store(
+            face.store, wanted, objects=items, reason=reason, by=who, forget=forget, look_around=named if told.echoes else ()
+        )
     if as_json:
         face.json({**_json(face, told, dry_run), "absent": absent})
     elif dry_run:
         face.line(("nothing was changed", "dim"))
     else:
         _print_notices(face, told.notices)
+        _print_echoes(face, told, dry_run=False)
     for name in absent:
         problem = f"no such object in the store: {name}. It is erased already, or it never was here"
         face.err.print(f"rath-bridge: {problem}", style="bad", soft_wrap=True)
@@ -185,20 +193,41 @@ def _what(told: Redacted) -> str:
     return f"{counted(len(done.chunks), 'chunk')} and {counted(len(done.objects), 'object')} to erase{named}{kept}"
 
 
+def _print_echoes(face: Face, told: Redacted, *, dry_run: bool) -> None:
+    """What else says the same: where before the question, how many once it is done."""
+    if not told.echoes:
+        return
+    chunks, sessions = (len({getattr(one, name) for one in told.echoes}) for name in ("chunk", "session"))
+    where = f"{counted(chunks, 'other chunk')} in {counted(sessions, 'session')}"
+    say = f"say{'s' if chunks == 1 else ''} the same words and stay{'s' if chunks == 1 else ''}"
+    if dry_run:
+        face.line((f"{where} {say}:", "warn"))
+        _print_places(face, told.echoes[:_FEW])
+        if len(told.echoes) > _FEW:
+            face.line((f"… and {len(told.echoes) - _FEW} more: --json lists all", "dim"))
+        face.line("rath-bridge redact --text WORDS takes whatever says WORDS, these too")
+    else:
+        face.line((f"{where} {say}: rath-bridge redact --text WORDS takes whatever says WORDS", "warn"))
+
+
 def _print_uses(face: Face, uses: Uses) -> None:
-    rows = table("SESSION", "AT", "CHUNK", "KIND", "")
-    for place in uses.places[:_SHOWN]:
-        why = f"stands on {', '.join(one[:8] for one in place.objects[:4])}" if place.objects else ""
-        rows.add_row(
-            Text(inert(place.ref), "ref"), str(place.position), Text(place.chunk[:12], "id"), place.kind, Text(why, "dim")
-        )
-    if uses.places:
-        face.show(rows)
+    _print_places(face, uses.places[:_SHOWN])
     if len(uses.places) > _SHOWN:
         face.line((f"… and {len(uses.places) - _SHOWN} more: --json lists all", "dim"))
     for key, name in uses.entries[:_SHOWN]:
         words = " ".join(one_line(part, 60) for part in (key.framework, key.native_id, key.namespace, key.key, key.sub) if part)
         face.line(("index  ", "dim"), words, ("  leads to ", "dim"), (name[:12], "id"))
+
+
+def _print_places(face: Face, places: Sequence[Use]) -> None:
+    rows = table("SESSION", "AT", "CHUNK", "KIND", "")
+    for place in places:
+        why = f"stands on {', '.join(one[:8] for one in place.objects[:4])}" if place.objects else ""
+        rows.add_row(
+            Text(inert(place.ref), "ref"), str(place.position), Text(place.chunk[:12], "id"), place.kind, Text(why, "dim")
+        )
+    if places:
+        face.show(rows)
 
 
 def _print_notices(face: Face, notices: Mapping[str, str]) -> None:
@@ -207,13 +236,6 @@ def _print_notices(face: Face, notices: Mapping[str, str]) -> None:
 
 
 def _json(face: Face, told: Redacted, dry_run: bool) -> dict[str, object]:
-    places = [
-        {
-            "session": one.session, "ref": one.ref, "position": one.position, "chunk": one.chunk, "kind": one.kind,
-            "objects": list(one.objects),
-        }
-        for one in told.uses.places
-    ]  # fmt: skip
     entries = [
         {
             "framework": key.framework, "native_id": key.native_id, "namespace": key.namespace, "key": key.key, "sub": key.sub,
@@ -221,8 +243,19 @@ def _json(face: Face, told: Redacted, dry_run: bool) -> dict[str, object]:
         }
         for key, name in told.uses.entries
     ]  # fmt: skip
+    hints = ["fsck", *(["redact --text WORDS --dry-run"] if told.echoes else [])]
     return {
-        "uses": places, "entries": entries, "chunks": list(told.erasure.chunks), "objects": list(told.erasure.objects),
+        "uses": _rows(told.uses.places), "entries": entries, "chunks": list(told.erasure.chunks), "objects": list(told.erasure.objects),
         "shared": list(told.erasure.shared), "named": list(told.erasure.named), "notices": dict(told.notices),
-        "forgotten": told.forgotten, "dry_run": dry_run, "next_actions": face.next("fsck"),
+        "forgotten": told.forgotten, "echoes": _rows(told.echoes), "dry_run": dry_run, "next_actions": face.next(*hints),
     }  # fmt: skip
+
+
+def _rows(places: Sequence[Use]) -> list[dict[str, object]]:
+    return [
+        {
+            "session": one.session, "ref": one.ref, "position": one.position, "chunk": one.chunk, "kind": one.kind,
+            "objects": list(one.objects),
+        }
+        for one in places
+    ]  # fmt: skip

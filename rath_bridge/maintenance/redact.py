@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rath_bridge.maintenance.uses import Uses, where_used
+from rath_bridge.maintenance.echoes import echoes, texts_of
+from rath_bridge.maintenance.uses import Use, Uses, where_used
 from rath_bridge.model.chunk import Key, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Redaction
@@ -26,6 +27,8 @@ class Redacted:
     """Session to its ``redaction`` chunk."""
     forgotten: int = 0
     """Index entries that were dropped."""
+    echoes: tuple[Use, ...] = ()
+    """Places that stay and say the same as the chunks that were named (``look_around``): prompts, states, quotes."""
 
 
 def redact(
@@ -36,6 +39,7 @@ def redact(
     by: str | None = None,
     objects: Iterable[Digest] = (),
     forget: bool = False,
+    look_around: Iterable[Digest] = (),
     dry_run: bool = False,
     scrub: bool = True,
 ) -> Redacted:
@@ -52,6 +56,8 @@ def redact(
         objects: Objects to erase although others stand on them: from `find_text`, for example.
         forget: Drop the index entries that lead to what cannot be read any more: a LangGraph thread then goes on from its newest
             checkpoint that can. Otherwise its framework gets an error that says that the content was erased.
+        look_around: Those of ``chunks`` whose words are looked for in the rest of the store, which is read once more for it: an
+            erasure of one message leaves what a prompt, a state or a quote repeats. `find_text` finds these, to be erased as well.
         dry_run: Only tell, and list where everything is used.
         scrub: Rewrite the store's files, so that the bytes are gone from them; several redactions need it once, at the last.
 
@@ -63,8 +69,9 @@ def redact(
     backend = store.backend
     told = backend.erase(asked, objects=wanted, dry_run=True)
     uses = where_used(backend, told.chunks, told.objects)
+    texts = frozenset[str]().union(*(texts_of(backend.chunk(name)) for name in look_around))
     if dry_run:
-        return Redacted(uses=uses, erasure=told)
+        return Redacted(uses=uses, erasure=told, echoes=echoes(backend, texts, told.chunks))
     notices = _notices(store, uses, told, reason, by)
     done = backend.erase(asked, objects=wanted)
     late = set(done.chunks) - set(told.chunks)
@@ -73,7 +80,8 @@ def redact(
     forgotten = drop_entries(backend, [key for key, _ in uses.entries]) if forget else 0
     if scrub:
         backend.scrub()
-    return Redacted(uses=uses, erasure=done, notices=notices, forgotten=forgotten)
+    left = echoes(backend, texts, done.chunks)
+    return Redacted(uses=uses, erasure=done, notices=notices, forgotten=forgotten, echoes=left)
 
 
 def _notices(store: Store, uses: Uses, told: Erasure, reason: str, by: str | None) -> dict[str, Digest]:

@@ -26,18 +26,20 @@ class Hits:
     tree, the bodies say nothing: they are not among ``chunks``."""
 
 
-def find_text(reader: Reader, text: str) -> Hits:
-    """Read the whole store and find a text, as it is written and as JSON escapes it.
+def find_text(reader: Reader, *texts: str) -> Hits:
+    """Read the whole store and find a text, or any of several, as it is written and as JSON escapes it.
 
     What is compressed, encoded (base64) or encrypted inside of a framework's own bytes is not seen through.
 
     Raises:
-        ValueError: The text is empty.
+        ValueError: A text is empty, or there is none.
     """
-    if not text:
+    if not texts or not all(texts):
         raise ValueError("find_text needs a text, it was given none")
-    needles = {text.encode("utf-8", "surrogatepass"), json.dumps(text)[1:-1].encode()}
-    needles.add(orjson.dumps(text.encode("utf-8", "replace").decode())[1:-1])
+    needles: set[bytes] = set()
+    for text in texts:
+        needles.update((text.encode("utf-8", "surrogatepass"), json.dumps(text)[1:-1].encode()))
+        needles.add(orjson.dumps(text.encode("utf-8", "replace").decode())[1:-1])
     chunks: list[Digest] = []
     said: set[Digest] = set()
     direct: dict[Digest, list[Digest]] = {}

@@ -17,10 +17,21 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
-from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, Telling, sqlite_path, table, without_password
+from rath_bridge.cli.face import (
+    AsJson,
+    Face,
+    MissingStoreError,
+    NameArgument,
+    Telling,
+    quoted,
+    sqlite_path,
+    table,
+    without_password,
+)
 from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
 from rath_bridge.handover import encode
 from rath_bridge.interchange import format_named
+from rath_bridge.interchange.erased import Standing, still_standing
 from rath_bridge.interchange.formats import OURS
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
@@ -31,6 +42,8 @@ from rath_bridge.session import Store, open_store
 from rath_bridge.verbs.inert import inert
 
 INTERRUPTED: Final = 130
+_MOST: Final = 200
+"""Names in one command."""
 _READABLE: Final = (".json", ".jsonl", ".ndjson")
 
 
@@ -63,7 +76,8 @@ def import_(
     """Make sessions from other tools' files, packets, stores and databases; the same twice changes nothing.
 
     Each file is one transaction: what an interrupt leaves undone is done by the same command again. Files that cannot be read are named,
-    and the others are imported all the same; the status is then that of the first of them.
+    and the others are imported all the same; the status is then that of the first of them. Nothing is erased here: what a packet or store
+    says was erased there, and still stands here, is named with the command that takes it.
     """
     opens = _database(from_)
     if from_ is not None and opens is None:
@@ -72,6 +86,7 @@ def import_(
     files = _expanded(sources)
     store = face.made_store(dry_run)
     done: list[Imported] = []
+    erased: list[Standing] = []
     faults: list[tuple[str, RathError | OSError]] = []
     stopped = False
     with face.progress("importing", len(files)) as progress:
@@ -81,13 +96,13 @@ def import_(
                     if opens is not None:
                         _bring(opens, file, store, name, dry_run, done, progress)
                         continue
-                    done += _one(store, file, from_, name, dry_run)
+                    done += _one(store, file, from_, name, dry_run, erased)
                 except (RathError, OSError) as error:
                     faults.append((file, error))
                 progress(number)
         except KeyboardInterrupt:
             stopped = True
-    _told(face, done, faults, as_json=as_json, dry_run=dry_run)
+    _told(face, done, faults, erased, as_json=as_json, dry_run=dry_run)
     if stopped:
         face.err.print(f"rath-bridge: interrupted after {counted(len(done), 'session')}: the same command goes on from there")
         return INTERRUPTED
@@ -124,15 +139,20 @@ def _bring(
             done.append(Imported(label, "database", session, status, count))
 
 
-def _one(store: Store, file: str, from_: str | None, name: str | None, dry_run: bool) -> Iterator[Imported]:
+def _one(
+    store: Store, file: str, from_: str | None, name: str | None, dry_run: bool, erased: list[Standing]
+) -> Iterator[Imported]:
     if "://" in file or (file != "-" and from_ is None and Path(file).is_file() and is_store(Path(file))):
         address = file if "://" in file else f"sqlite:///{file}"
         with open_store(_there(address)) as other:
-            yield from transfer(StoreOrigin(other.backend, without_password(file)), store, dry_run=dry_run)
+            origin = StoreOrigin(other.backend, without_password(file))
+            yield from transfer(origin, store, dry_run=dry_run)
+            erased.append(still_standing(origin, store.backend))
         return
     if file != "-" and from_ is None and is_packet(Path(file)):
         packet = PacketOrigin(Path(file))
         yield from transfer(packet, store, dry_run=dry_run)
+        erased.append(still_standing(packet, store.backend))
         packet.close()
         return
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -171,13 +191,19 @@ def _expanded(sources: Sequence[str]) -> list[str]:
 
 
 def _told(
-    face: Face, done: Sequence[Imported], faults: Sequence[tuple[str, RathError | OSError]], *, as_json: bool, dry_run: bool
-) -> None:
+    face: Face, done: Sequence[Imported], faults: Sequence[tuple[str, RathError | OSError]], erased: Sequence[Standing], *,
+    as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    chunks, objects = (list(dict.fromkeys(x for one in erased for x in getattr(one, what))) for what in ("chunks", "objects"))
     if as_json:
         rows = [asdict(one) for one in done]
         errors = [{"source": file, "error": _problem(error)} for file, error in faults]
-        hints = face.next(*[f"show {one.session}" for one in done if one.status != "empty"][:1])
-        face.json({"imported": rows, "failed": errors, "dry_run": dry_run, "next_actions": hints})
+        hints = [f"show {quoted(one.session)}" for one in done if one.status != "empty"][:1]
+        hints += [f"{_erasing(chunks, objects)} --dry-run"] if chunks or objects else []
+        still = {"chunks": chunks, "objects": objects}
+        face.json(
+            {"imported": rows, "failed": errors, "erased_there": still, "dry_run": dry_run, "next_actions": face.next(*hints)}
+        )
         return
     listing = table("SESSION", "STATUS", "CHUNKS", "FORMAT", "SOURCE", right=("CHUNKS",))
     for one in done:
@@ -198,6 +224,16 @@ def _told(
         f"{sum(one.status == 'unchanged' for one in done)} unchanged",
     ]
     face.line((", ".join([*facts, *([f"{len(faults)} failed"] if faults else [])]), "dim"))
+    if chunks or objects:
+        what = " and ".join(counted(len(names), word) for names, word in ((chunks, "chunk"), (objects, "object")) if names)
+        face.line((f"{what} that were erased there still stand here; nothing was erased. To erase them here, too:", "warn"))
+        face.out.print(f"  rath-bridge {_erasing(chunks, objects)} --reason WHY", soft_wrap=True)
+
+
+def _erasing(chunks: Sequence[str], objects: Sequence[str]) -> str:
+    """The command that takes what was erased elsewhere; of very many, the first: the same import names the next."""
+    names = [*(name[:16] for name in chunks[:_MOST]), *(f"--object {name}" for name in objects[: max(0, _MOST - len(chunks))])]
+    return f"redact {' '.join(names)}"
 
 
 def _problem(error: RathError | OSError) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from rath_bridge.errors import CorruptStoreError, MissingObjectError, PacketError
+from rath_bridge.errors import CorruptStoreError, MissingChunkError, MissingObjectError, PacketError
 from rath_bridge.evidence import layout, verify_packet
 from rath_bridge.evidence.beside import index_entry
 from rath_bridge.evidence.contents import packet_chunks
@@ -27,6 +27,7 @@ from rath_bridge.model.reaching import Fetch, Memo, body_references, reach
 from rath_bridge.session import Store
 from rath_bridge.store.arriving import Arrival, Landing
 from rath_bridge.store.protocol import Backend, Reader, Ref
+from rath_bridge.verbs.lineage import walk
 
 _PAGE: Final = 256
 
@@ -42,9 +43,36 @@ class Origin(Protocol):
         """The chunk at a position of the line of ``head``; None where the line is shorter."""
         ...
 
-    def arrivals(self, heads: Sequence[Digest]) -> Iterator[Arrival]:
-        """All that these heads descend from, parents first."""
+    def arrivals(self, heads: Sequence[Digest], held: Held) -> Iterator[Arrival]:
+        """All that these heads descend from, parents first; what the receiver holds already comes without objects."""
         ...
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All that its refs descend from, without objects."""
+        ...
+
+    def fetch(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        """Objects; raises where one is not there."""
+        ...
+
+
+class Held:
+    """Tells which chunks a store holds: only those whose parents it holds are asked for."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._there: set[Digest] = set()
+
+    def __call__(self, chunk: Chunk) -> bool:
+        """Whether it stands there; parents come before children."""
+        if not self._there.issuperset(chunk.parents):
+            return False
+        try:
+            self._backend.chunk(chunk.id)
+        except MissingChunkError:
+            return False
+        self._there.add(chunk.id)
+        return True
 
 
 def transfer(origin: Origin, store: Store, *, dry_run: bool = False) -> list[Imported]:
@@ -69,7 +97,7 @@ def transfer(origin: Origin, store: Store, *, dry_run: bool = False) -> list[Imp
         if landing is not None:
             landings.append(landing)
     if landings and not dry_run:
-        store.backend.ingest(origin.arrivals([landing.tip for landing in landings]), landings)
+        store.backend.ingest(origin.arrivals([landing.tip for landing in landings], Held(store.backend)), landings)
     return done
 
 
@@ -113,11 +141,14 @@ def _by_chunk(entries: Iterable[tuple[Key, Digest]]) -> Keys:
     return found
 
 
-def _objects(chunks: Sequence[Chunk], fetch: Fetch, trees: Memo, keys: Keys) -> Iterator[Arrival]:
-    """Give each chunk its objects: its own blobs always (a native record is kept around the texts of its chunk), tree nodes once."""
+def _objects(chunks: Sequence[Chunk], fetch: Fetch, trees: Memo, keys: Keys, held: Held) -> Iterator[Arrival]:
+    """Give each chunk its objects: its own blobs always (a native record is kept around the texts of its chunk), tree nodes once.
+
+    What the receiver holds brings none: there they may be erased, and a newer chunk that shares them must bring them itself.
+    """
     for chunk in chunks:
         found: dict[Digest, bytes] = {}
-        if chunk.body_bytes is not None and b'"digest"' in chunk.body_bytes:
+        if not held(chunk) and chunk.body_bytes is not None and b'"digest"' in chunk.body_bytes:
             references = list(body_references(orjson.loads(chunk.body_bytes)))
             blobs = [reference for reference in references if not reference.tree]
             for reached in (*reach(blobs, fetch, Memo()), *reach([one for one in references if one.tree], fetch, trees)):
@@ -143,7 +174,15 @@ class StoreOrigin:
         found = next(self._reader.line(head, position, position + 1), None)
         return None if found is None else found.id
 
-    def arrivals(self, heads: Sequence[Digest]) -> Iterator[Arrival]:
+    def chunks(self) -> Iterator[Chunk]:
+        """All that its refs descend from, in pages."""
+        return walk([ref.head for ref in self.refs], self._reader)
+
+    def fetch(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        """Objects of the other store."""
+        return self._reader.objects(names)
+
+    def arrivals(self, heads: Sequence[Digest], held: Held) -> Iterator[Arrival]:
         """All that these heads descend from, in pages."""
         done: set[Digest] = set()
         trees = Memo(1 << 62)
@@ -151,7 +190,7 @@ class StoreOrigin:
         for head in heads:
             waiting = parents_first(head, self._reader, done)
             while page := list(islice(waiting, _PAGE)):
-                yield from _objects(page, self._reader.objects, trees, keys)
+                yield from _objects(page, self._reader.objects, trees, keys, held)
 
 
 class PacketOrigin:
@@ -194,7 +233,12 @@ class PacketOrigin:
             self._lines[head] = line
         return line[-1 - position] if position < len(line) else None
 
-    def _fetch(self, names: Any) -> Mapping[Digest, bytes]:
+    def chunks(self) -> Iterator[Chunk]:
+        """Every chunk of the packet."""
+        return packet_chunks(self._files)
+
+    def fetch(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
+        """Objects of the packet."""
         found: dict[Digest, bytes] = {}
         for name in names:
             file = next((f for f in (f"blobs/{name}", f"trees/{name}") if f in self._files.sizes), None)
@@ -204,13 +248,13 @@ class PacketOrigin:
                 found[name] = data.read()
         return found
 
-    def arrivals(self, heads: Sequence[Digest]) -> Iterator[Arrival]:
+    def arrivals(self, heads: Sequence[Digest], held: Held) -> Iterator[Arrival]:
         """Every chunk of the packet: all of them belong to its refs."""
         trees = Memo(1 << 62)
         chunks = packet_chunks(self._files)
         keys = _by_chunk(self._entries())
         while page := list(islice(chunks, _PAGE)):
-            yield from _objects(page, self._fetch, trees, keys)
+            yield from _objects(page, self.fetch, trees, keys, held)
 
     def _entries(self) -> Iterator[tuple[Key, Digest]]:
         """Index entries; packets before version 3 carry none, so adapters do not find their threads in them."""

@@ -223,10 +223,10 @@ class MemoryBackend:
             for arrival in arrivals:
                 chunk = arrival.chunk
                 check(arrival)
-                objects.update(arrival.objects)
                 keys += [(key, chunk.id) for key in arrival.keys]
                 if chunk.id in self._rows or chunk.id in fresh:
                     continue
+                objects.update(arrival.objects)
                 above = [fresh.get(name) or self._need(name) for name in chunk.parents]
                 line = above[0].line if above else _Line(None, 0)
                 if above and (above[0].id not in fresh or line.rows[-1] is not above[0]):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 import rath_bridge as rb
+from rath_bridge.errors import MissingObjectError
+from rath_bridge.interchange.transfer import StoreOrigin, transfer
+from rath_bridge.maintenance import redact
+from rath_bridge.model.chunk import Draft, draft
+from rath_bridge.model.digests import digest
+from rath_bridge.model.kinds import Note
+from rath_bridge.model.trees import list_tree
 from tests.cli_store import fill, run
 from tests.interchange.test_cli_import import imported
 
@@ -96,3 +105,65 @@ def test_a_store_that_is_not_there_is_not_made(target: str, tmp_path: Path) -> N
     result = run("import", f"sqlite:///{tmp_path / 'none.db'}", store=target)
     assert result.exit_code == 4
     assert not (tmp_path / "none.db").exists()
+
+
+LONG = "a long text that is said once more, " * 20
+ITEMS = [f'{{"content": "item {number}"}}'.encode() for number in range(40)]
+
+
+def state(text: str) -> Draft:
+    tree, nodes = list_tree([bytes.fromhex(digest(item)) for item in ITEMS])
+    return draft(Note(text=text, attributes={"state": tree.ref}), objects={**nodes, **{digest(item): item for item in ITEMS}})
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite"])
+def test_what_was_erased_here_does_not_come_back_and_what_is_new_comes_whole(kind: str, source: str, target: str) -> None:
+    with rb.open_store(source) as there, rb.open_store(kind if kind == "memory:" else target) as here:
+        s = there.create("t").append(rb.message("user", LONG), state("first"))
+        transfer(StoreOrigin(there.backend, "there"), here)
+        redact(here, [chunk.id for chunk in s][1:], reason="r")
+        with pytest.raises(MissingObjectError):
+            here.backend.objects([digest(ITEMS[0])])
+        s.append(rb.message("user", "more"))
+        transfer(StoreOrigin(there.backend, "there"), here)
+        for name in (LONG.encode(), ITEMS[0]):  # known chunks bring no content again
+            with pytest.raises(MissingObjectError):
+                here.backend.objects([digest(name)])
+        there.session("t").append(state("second"))  # a newer chunk stands on the same tree
+        transfer(StoreOrigin(there.backend, "there"), here)
+        assert list(here.fsck()) == []
+        assert here.backend.objects([digest(item) for item in ITEMS])
+        assert here.session(next(one.name for one in here.sessions() if one.session == "t")).fsck() == []
+
+
+@pytest.mark.parametrize("form", ["packet", "store"])
+def test_what_was_erased_there_and_stands_here_is_named_with_the_command_that_takes_it(
+    form: str, source: str, target: str, tmp_path: Path
+) -> None:
+    def from_there() -> str:
+        if form == "store":
+            return source
+        with rb.open_store(source) as store:
+            return str(rb.export_packet(store.sessions(), tmp_path / "p.zip", overwrite=True))
+
+    with rb.open_store(source) as there:
+        s = there.create("t").append(rb.message("user", "my number is 0171 555"), state("a state"), rb.message("user", LONG))
+        first = s[1].id
+    imported(from_there(), url=target)
+    with rb.open_store(source) as there:
+        redact(there, [first], objects=[digest(ITEMS[3])], reason="asked for it")
+    told = run("import", from_there(), store=target)
+    assert told.exit_code == 0
+    assert "1 chunk and 1 object that were erased there still stand here; nothing was erased" in told.output
+    again = json.loads(run("import", from_there(), "--json", store=target).output)
+    assert {one["status"] for one in again["imported"]} == {"unchanged"}
+    assert again["erased_there"] == {"chunks": [first], "objects": [digest(ITEMS[3])]}
+    with rb.open_store(target) as here:
+        assert here.session("t")[1].values["parts"][0]["content"] == "my number is 0171 555"
+    command = told.output.split("rath-bridge ")[-1].replace("WHY", "'as there'").strip()
+    assert run(*shlex.split(command), "--yes", store=target).exit_code == 0
+    last = json.loads(run("import", from_there(), "--json", store=target).output)
+    assert last["erased_there"] == {"chunks": [], "objects": []}
+    with rb.open_store(target) as here:
+        assert here.session("t")[1].body_bytes is None
+        assert list(here.fsck()) == []

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from autogen_core import FunctionCall
-from autogen_core.models import FunctionExecutionResult
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    SystemMessage,
+    UserMessage,
+)
 
 from rath_autogen.natives import to_bytes
-from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.digests import Digest
 from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.redaction import Redactor
 
 CACHED: Final = 4096
 """Messages whose bytes are remembered at most."""
+_OWN: Final = frozenset({SystemMessage, UserMessage, AssistantMessage, FunctionExecutionResultMessage})
+"""AutoGen's own types, whose values are texts: pydantic writes them as `to_bytes` does."""
+_PLAIN: Final = frozenset({FunctionCall, FunctionExecutionResult})
+"""What stands in their lists and holds texts alone."""
+_Held = tuple[dict[str, Any], "list[dict[str, Any]] | None"]
 
 
 class Prompts:
@@ -30,11 +42,12 @@ class Prompts:
         self._written: set[bytes] = set()
         self._waiting: dict[bytes, bytes] = {}
         """Items that no chunk has brought to the store yet, by digest."""
-        self._last: list[tuple[Any, Any, tuple[Any, ...] | None]] = []
-        """Messages of the last call: object, content, and the texts in a list of calls or results."""
+        self._last: list[tuple[Any, _Held | None]] = []
+        """Messages of the last call, and what they held."""
         self._names: list[bytes] = []
         """Digest of each of them."""
-        self._known: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
+        self._known: dict[bytes, tuple[bytes, bytes]] = {}
+        """A message's JSON to the digest and bytes of its item."""
 
     def grow(self, messages: Sequence[Any]) -> tuple[Tree, dict[Digest, bytes]]:
         """Return the messages of a call as a tree, with the nodes and items that are not written yet.
@@ -43,9 +56,9 @@ class Prompts:
             messages: ``LLMMessage`` objects; secrets are taken out before anything is hashed.
         """
         same = self._same(messages)
-        fresh = [self._item(message) for message in messages[same:]]
+        fresh = [self._encode(message) for message in messages[same:]]
         self._names[same:] = [name for name, _ in fresh]
-        self._last[same:] = [(message, message.content, _texts(message.content)) for message in messages[same:]]
+        self._last[same:] = [(message, _held(message)) for message in messages[same:]]
         self._waiting |= {name: data for name, data in fresh if name not in self._written}
         tree, nodes = list_tree(list(self._names), self._tree)
         return tree, nodes | {name.hex(): data for name, data in self._waiting.items()}
@@ -59,44 +72,44 @@ class Prompts:
     def _same(self, messages: Sequence[Any]) -> int:
         """How many messages at the front are those of the last call, unchanged: the same objects with the same texts in them."""
         count = 0
-        for message, (held, content, texts) in zip(messages, self._last, strict=False):
-            if message is not held or message.content is not content:
+        for message, (before, held) in zip(messages, self._last, strict=False):
+            if message is not before or held is None or message.__dict__ != held[0]:
                 break
-            if type(content) is not str and (texts is None or _texts(content) != texts):
+            if held[1] is not None and [item.__dict__ for item in message.content] != held[1]:
                 break
             count += 1
         return count
 
-    def _item(self, message: Any) -> tuple[bytes, bytes]:
-        """Digest and bytes of a message; remembered by its values, never by the object, which its owner may change."""
-        content = message.content
-        if not isinstance(content, str):
-            content = _texts(content)
-            if content is None:
-                return self._encode(message)
-        key = (message.type, content, getattr(message, "source", None), getattr(message, "thought", None))
-        found = self._known.get(key)
+    def _encode(self, message: Any) -> tuple[bytes, bytes]:
+        """Digest and bytes of a message; remembered by what it holds, never by the object, which its owner may change."""
+        data = _json(message)
+        found = self._known.get(data)
         if found is None:
+            clean = data
+            if self._redactor is not None and self._redactor.suspects(data):
+                clean = self._redactor.text(data.decode()).encode()
             if len(self._known) >= CACHED:
                 self._known.clear()
-            found = self._known[key] = self._encode(message)
+            found = self._known[data] = sha256(clean).digest(), clean
         return found
 
-    def _encode(self, message: Any) -> tuple[bytes, bytes]:
-        data = to_bytes(message.model_dump(mode="json"))
-        if self._redactor is not None:
-            data = self._redactor.text(data.decode()).encode()
-        return bytes.fromhex(digest(data)), data
+
+def _json(message: Any) -> bytes:
+    if type(message) in _OWN:
+        try:
+            return message.__pydantic_serializer__.to_json(message)
+        except ValueError:  # half of a surrogate pair
+            pass
+    return to_bytes(message.model_dump(mode="json"))
 
 
-def _texts(content: Any) -> tuple[Any, ...] | None:
-    """The values in a list of calls or results, which their owner may change in place; None where there is anything else (an image)."""
-    found: list[Any] = []
-    for item in cast("Sequence[Any]", content) if isinstance(content, list) else ():
-        if isinstance(item, FunctionCall):
-            found.append((item.id, item.arguments, item.name))
-        elif isinstance(item, FunctionExecutionResult):
-            found.append((item.content, item.name, item.call_id, item.is_error))
-        else:
-            return None
-    return tuple(found)
+def _held(message: Any) -> _Held | None:
+    """What a message holds, as far as its owner may change it in place; None where there is more than texts (an image)."""
+    if type(message) not in _OWN:
+        return None
+    content: Any = message.content
+    if isinstance(content, str):
+        return dict(message.__dict__), None
+    if isinstance(content, list) and all(type(item) in _PLAIN for item in cast("list[Any]", content)):
+        return dict(message.__dict__), [dict(item.__dict__) for item in cast("list[Any]", content)]
+    return None

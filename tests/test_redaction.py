@@ -116,6 +116,35 @@ def test_bytes_that_are_no_text() -> None:
     assert DEFAULT.apply(ref) is ref
 
 
+@given(st.sampled_from(sorted(SAMPLES)), strategies.texts(40), strategies.texts(40))
+def test_what_a_rule_takes_out_is_suspected_first(name: str, before: str, after: str) -> None:
+    text = before + SAMPLES[name] + after
+    item = draft(Note(text=text))
+    assert any(map(DEFAULT.suspects, (item.body, *item.objects.values())))
+    assert DEFAULT.suspects(text.encode("utf-8", "surrogatepass"))
+    assert Redactor.of({name: RULES[name]}).suspects(text.encode("utf-8", "surrogatepass"))
+
+
+@given(strategies.texts(200))
+def test_what_no_rule_wants_is_not_suspected(text: str) -> None:
+    if DEFAULT.suspects(data := text.encode("utf-8", "surrogatepass")):
+        folded = data.decode("utf-8", "replace").casefold()
+        assert any(anchor in folded for rule in DEFAULT.rules for anchor in rule.anchors)
+
+
+def test_paths_ids_and_words_are_not_suspected() -> None:
+    for innocent in (b'{"path":"/usr/lib/x","look-1":"week-2"}', b"light_ high_ xx AIA KIA", b"desk - K ----- y J"):
+        assert not DEFAULT.suspects(innocent)
+    assert Redactor.of(secrets=["hunter2"]).suspects(b"my hunter2!")
+    assert not Redactor.of(secrets=["hunter2"]).suspects(b"my Hunter2!")
+    assert Redactor.of({"ticket_no": r"T-\d+"}).suspects(b"nothing")
+
+
+def test_a_secret_beside_half_of_a_surrogate_pair_is_suspected() -> None:
+    item = draft(Note(text="\ud800 " + SAMPLES["aws-key-id"]))
+    assert DEFAULT.suspects(item.body)
+
+
 def test_rules_of_ones_own() -> None:
     redactor = Redactor.of({"ticket_no": r"T-\d+", "kept": r"(?P<keep>id=)(\d)\d+"})
     assert redactor.text("T-42 id=77 AKIA" + "A" * 16) == "[redacted:ticket_no] id=[redacted:kept] AKIA" + "A" * 16

@@ -393,7 +393,9 @@ class Session:
         return blame(self.head, wanted, self.store.backend)
 
     def fsck(self, head: Digest | None = None) -> list[Finding]:
-        """Check all that this session stands on; an empty list is a clean session.
+        """Check all that this line stands on, with what was merged into it; an empty list is a clean one.
+
+        Other branches are lines of their own: ``store.session("ticket@try-b").fsck()``, or ``store.fsck()`` for everything.
 
         Args:
             head: A head that is known from elsewhere; it must be in this session's history.

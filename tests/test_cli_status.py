@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,24 @@ def test_fsck_against_a_known_head(url: str) -> None:
     assert run("fsck", "ticket-4711", "--head", head, store=url).exit_code == 0
     assert run("fsck", "copy", "--head", head, store=url).exit_code == 3
     assert run("fsck", "--head", "0" * 64, store=url).exit_code == 3
+
+
+def test_fsck_of_a_session_checks_all_its_branches_and_says_what_it_checked(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    with fill(url) as store:
+        session = store.session("ticket-4711")
+        branch = session.fork("cut", at=session[1].id).append(rb.message("user", "only here"))
+    assert "the whole store: 2 sessions, 4 refs" in run("fsck", store=url).stdout
+    assert "ticket-4711: main, cut, try-b, 1" in run("fsck", "ticket-4711", store=url).stdout
+    assert "ticket-4711@main alone (2 other branches not checked)" in run("fsck", "ticket-4711@main", store=url).stdout
+    data = json.loads(run("fsck", "ticket-4711", "--json", store=url).stdout)
+    assert [ref["name"] for ref in data["refs"]] == ["ticket-4711", "ticket-4711@cut", "ticket-4711@try-b"]
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
+        db.execute("UPDATE rath_chunk SET at = at + 1 WHERE id = ?", (bytes.fromhex(branch.head),))
+    assert run("fsck", "ticket-4711@main", store=url).exit_code == 0
+    assert run("fsck", "ticket-4711", store=url).exit_code == 3
+    assert run("fsck", "ticket-4711@cut", store=url).exit_code == 3
+    assert run("fsck", "nothing", store=url).exit_code == 2
 
 
 def test_packet_and_verify(url: str, tmp_path: Path) -> None:

@@ -11,11 +11,15 @@ from rich.text import Text
 from rath_bridge.cli.face import AsJson, Face, quoted, table
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, is_digest
+from rath_bridge.session import check_name
+from rath_bridge.store.protocol import Ref
 from rath_bridge.verbs.fsck import Finding
 from rath_bridge.verbs.fsck import fsck as check
 from rath_bridge.verbs.inert import inert
 
 CORRUPT: Final = 3
+_NAMED: Final = 8
+"""Branches that the last line names."""
 
 HeadOption = Annotated[
     str | None,
@@ -32,17 +36,21 @@ def fsck(
     face: Face,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Session or session@branch; the whole store when absent.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Session with all its branches, or one session@branch; the whole store when absent.",
+            show_default=False,
+        ),
     ] = None,
     head: HeadOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Check all that is stored, and name every fault.
 
-    Chunks, objects, refs and reflogs. Status 3: there are faults.
+    Chunks, objects, refs and reflogs. The last line says which branches were checked. Status 3: there are faults.
     """
     known = known_head(head)
-    refs = face.store.backend.refs() if name is None else [_ref(face, name)]
+    refs = face.store.backend.refs() if name is None else _refs(face, name)
     heads = None if name is None else [ref.head for ref in refs]
     length = refs[0].position + 1 if len(refs) == 1 else None
     with face.progress("checking", length) as progress:
@@ -53,7 +61,7 @@ def fsck(
         hints = (
             face.next("ls")
             if findings
-            else face.next(f"packet {quoted(refs[0].name)} -o packet.zip")
+            else face.next(f"packet {quoted(refs[0].session)} -o packet.zip")
             if refs
             else face.next("ls")
         )
@@ -63,14 +71,27 @@ def fsck(
         )
         return CORRUPT if findings else 0
     print_findings(face, findings)
-    what = f"{counted(len(refs), 'ref')}, {counted(chunks, 'chunk')}"
-    verdict(face, not findings, what, findings)
+    verdict(face, not findings, f"{_checked(face, name, refs)}, {counted(chunks, 'chunk')}", findings)
     return CORRUPT if findings else 0
 
 
-def _ref(face: Face, name: str) -> Any:
+def _refs(face: Face, name: str) -> list[Ref]:
+    """All branches of a session, or the one that is named."""
+    if "@" not in name and (found := face.store.backend.refs(check_name(name))):
+        return found
     session = face.session(name)
-    return face.store.backend.ref(session.session, session.branch)
+    return [ref for ref in face.store.backend.refs(session.session) if ref.branch == session.branch]
+
+
+def _checked(face: Face, name: str | None, refs: Sequence[Ref]) -> str:
+    """What was checked, in words: of a branch that was named alone, also what was not."""
+    if name is None:
+        return f"the whole store: {counted(len({ref.session for ref in refs}), 'session')}, {counted(len(refs), 'ref')}"
+    if "@" not in name:
+        shown = ", ".join(inert(ref.branch) for ref in refs[:_NAMED])
+        return f"{inert(name)}: {shown}" + (f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else "")
+    others = len(face.store.backend.refs(refs[0].session)) - len(refs) if refs else 0
+    return f"{inert(name)} alone" + (f" ({counted(others, 'other branch', 'other branches')} not checked)" if others else "")
 
 
 class _Counted:
@@ -135,6 +156,6 @@ def verdict(face: Face, holds: bool, what: str, findings: Sequence[Finding]) -> 
         face.line((f"✗ {counted(len(findings), 'finding')}", "bad"), f"  {what}")
 
 
-def counted(number: int, what: str) -> str:
-    """Return ``1 chunk``, ``12 000 chunks``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}".replace(",", " ")
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """Return ``1 chunk``, ``12 000 chunks``; ``many`` where no s does."""
+    return f"{f'{number:,}'.replace(',', ' ')} {what if number == 1 else many or f'{what}s'}"

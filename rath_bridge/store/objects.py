@@ -15,22 +15,23 @@ if TYPE_CHECKING:
 _NODES: Final = (rows.LIST_NODE, rows.MAP_NODE)
 
 
-def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
-    """Write the objects of a batch that the store does not hold yet.
+def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]], dialect: schema.Dialect) -> None:
+    """Write the objects of a batch that the store does not hold yet; what was erased may be said again.
 
-    Passes go plain objects, segmented ones, then nodes from the leaves up, each sorted by digest: an order that all
+    Waves go plain objects, segmented ones, then nodes from the leaves up, each sorted by digest: an order that all
     writers share, so
     that they never wait for each other in a circle.
 
     Args:
         tx: An open transaction.
         groups: The objects of each draft; native records are looked for around the texts of their own draft.
+        dialect: Of the database.
     """
     everything = {name: data for group in groups for name, data in group.items()}
     if not everything:
         return
     mentioned = {name for data in everything.values() if rows.is_node(data) for name in _hex(rows.node_children(data) or ())}
-    numbers = _known(tx, sorted({*everything, *mentioned}))
+    numbers, erased = _known(tx, sorted({*everything, *mentioned}))
     fresh = {name: data for name, data in everything.items() if name not in numbers}
     if not fresh:
         return
@@ -40,17 +41,53 @@ def put_objects(tx: Tx, groups: Sequence[Mapping[Digest, bytes]]) -> None:
             pieces.update({name: found for name, found in rows.find_pieces(group).items() if name in fresh})
     nodes = {name: data for name, data in fresh.items() if _is_whole_node(data, everything, numbers)}
     plain = [name for name in fresh if name not in nodes and name not in pieces]
-    _insert(tx, {name: rows.pack(fresh[name]) for name in sorted(plain)}, numbers)
+    writer = _Writer(tx, dialect, numbers, erased)
+    writer.put({name: rows.pack(fresh[name]) for name in sorted(plain)})
     segmented = [name for name in fresh if name in pieces and name not in nodes]
     while segmented:  # a record may contain one that is segmented itself: smallest first
         ready = [name for name in segmented if all(piece.source in numbers for piece in pieces[name])]
-        _insert(
-            tx, {n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)}, numbers
-        )
+        writer.put({n: rows.pack(rows.write_segments(fresh[n], pieces[n], numbers), rows.SEGMENTS) for n in sorted(ready)})
         segmented = [name for name in segmented if name not in ready]
     for rank in sorted({_rank(data) for data in nodes.values()}):
         wave = sorted(name for name, data in nodes.items() if _rank(data) == rank)
-        _insert(tx, {name: rows.write_node(nodes[name], numbers) for name in wave}, numbers)
+        writer.put({name: rows.write_node(nodes[name], numbers) for name in wave})
+    writer.finish()
+
+
+class _Writer:
+    """Gives objects their row numbers, wave after wave, and writes them with as few statements as the database lets it."""
+
+    def __init__(self, tx: Tx, dialect: schema.Dialect, numbers: dict[Digest, int], erased: Mapping[Digest, int]) -> None:
+        self._tx, self._numbers, self._erased = tx, numbers, erased
+        self._last = tx.all(schema.LAST_OBJECT)[0][0] or 0 if dialect.alone else None
+        self._new: list[tuple[int, bytes, int, bytes]] = []
+        self._again: list[tuple[int, bytes, int]] = []
+
+    def put(self, packed: Mapping[Digest, tuple[int, bytes]]) -> None:
+        """Take a wave; all that it refers to has numbers."""
+        fresh: list[Digest] = []
+        for name, (form, data) in packed.items():
+            if name in self._erased:
+                self._numbers[name] = self._erased[name]
+                self._again.append((form, data, self._erased[name]))
+            elif self._last is None:
+                fresh.append(name)
+            else:
+                self._last += 1
+                self._numbers[name] = self._last
+                self._new.append((self._last, bytes.fromhex(name), form, data))
+        if fresh:
+            columns = [bytes.fromhex(name) for name in fresh], [packed[n][0] for n in fresh], [packed[n][1] for n in fresh]
+            self._numbers.update({bytes(name).hex(): n for n, name in self._tx.all(schema.PUT_OBJECTS, columns)})
+            if late := [name for name in fresh if name not in self._numbers]:  # another writer was faster
+                self._numbers.update(_known(self._tx, late)[0])
+
+    def finish(self) -> None:
+        """Write what has waited."""
+        if self._new:
+            self._tx.many(schema.PUT_OBJECT, self._new)
+        if self._again:
+            self._tx.many(schema.REWRITE_OBJECT, self._again)
 
 
 def _hex(raw: Sequence[bytes]) -> list[Digest]:
@@ -79,17 +116,13 @@ def _rank(node: bytes) -> tuple[bool, int]:
     return node[:1] == b"M", node[1]
 
 
-def _known(tx: Tx, names: Sequence[Digest]) -> dict[Digest, int]:
-    return {bytes(name).hex(): n for n, name in tx.among(schema.OBJECTS_KNOWN, [bytes.fromhex(name) for name in names])}
-
-
-def _insert(tx: Tx, packed: Mapping[Digest, tuple[int, bytes]], numbers: dict[Digest, int]) -> None:
-    for name, (form, data) in packed.items():
-        made = tx.all(schema.PUT_OBJECT, (bytes.fromhex(name), form, data))
-        if made:
-            numbers[name] = made[0][0]
-        else:  # another writer was faster
-            numbers.update(_known(tx, [name]))
+def _known(tx: Tx, names: Sequence[Digest]) -> tuple[dict[Digest, int], dict[Digest, int]]:
+    """Row numbers of objects that stand, and of those that were erased and that trees still name."""
+    standing: dict[Digest, int] = {}
+    erased: dict[Digest, int] = {}
+    for n, name, form in tx.among(schema.OBJECTS_KNOWN, [bytes.fromhex(name) for name in names]):
+        (erased if form == rows.ERASED else standing)[bytes(name).hex()] = n
+    return standing, erased
 
 
 def read_objects(tx: Tx, names: Sequence[Digest], *, missing_ok: bool = False) -> dict[Digest, bytes]:
@@ -151,7 +184,7 @@ def drop_objects(tx: Tx, names: Sequence[Digest], named: Sequence[Digest]) -> No
     """Erase objects. A native record that was kept around one of them is written out first; of one that is still named, by a
     tree or by a body, the row stays, empty: trees are stored with row numbers.
     """
-    gone = {bytes(name): n for n, name in tx.among(schema.OBJECTS_KNOWN, [bytes.fromhex(name) for name in names])}
+    gone = {bytes.fromhex(name): n for name, n in _known(tx, names)[0].items()}
     numbers = set(gone.values())
     kept = {gone[raw] for raw in map(bytes.fromhex, named) if raw in gone}
     around: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,8 +13,15 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from rath_bridge.errors import ConflictError, CorruptStoreError, MissingChunkError, MissingSessionError, NameInUseError
-from rath_bridge.model.chunk import FIRST, LAST, Chunk, Draft, Key, SpanContext, now, render_envelope
+from rath_bridge.errors import (
+    ConflictError,
+    CorruptStoreError,
+    DecodeError,
+    MissingChunkError,
+    MissingSessionError,
+    NameInUseError,
+)
+from rath_bridge.model.chunk import FIRST, LAST, Chunk, Draft, Key, SpanContext, now, parse_envelope, render_envelope
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import Loader, references
 from rath_bridge.store import rows, schema
@@ -28,6 +36,7 @@ DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, OverflowError, Mem
 
 PAGE: Final = 512
 _TERMS: Final = 50_000
+_HEX: Final = re.compile(r"[0-9a-f]{48}(?:[0-9a-f]{16})?\Z")
 
 
 class Tx(Protocol):
@@ -266,22 +275,29 @@ class SqlBackend(ABC):
                 number = line << schema.SHIFT
             else:
                 number += 1
-            name = digest(render_envelope(item, parents))
+            envelope = render_envelope(item, parents)
+            name = digest(envelope)
             made = _Made(name, item, parents, position, generation)
             form, body = rows.pack(item.body)
-            merged = b"".join(bytes.fromhex(p) for p in parents[1:]) or None
+            span, told = None, None
+            if item.span is not None:
+                span = _pack_span(item.span)
+                if span is None:
+                    told = envelope
+            run, origin = item.run, item.origin
             out.append((
-                number, bytes.fromhex(name), terms[item.kind], item.at, None if item.run is None else terms[item.run],
-                None if item.origin is None else terms[item.origin], _pack_span(item.span), merged,
-                _generation(made), form, body, None,
+                number, bytes.fromhex(name), terms[item.kind], item.at, None if run is None else terms[run],
+                None if origin is None else terms[origin], span, _merged(parents) if len(parents) > 1 else None,
+                None if generation == position else generation, form, body, told,
             ))  # fmt: skip
-            for key in item.keys if item.once is None else (*item.keys, item.once):
-                entries.append((key, number))
-                batch_keys[key] = made
+            if item.keys or item.once is not None:
+                for key in item.keys if item.once is None else (*item.keys, item.once):
+                    entries.append((key, number))
+                    batch_keys[key] = made
             parents = (name,)
             found.append(made)
             written.append(made)
-        put_objects(tx, [item.objects for item in drafts if item.objects])
+        put_objects(tx, [item.objects for item in drafts if item.objects], self.dialect)
         tx.many(schema.PUT_CHUNK, out)
         if entries:
             self._index(tx).put(entries)
@@ -309,12 +325,14 @@ class SqlBackend(ABC):
                     number, position = number + 1, position + 1
                     if number & schema.MAX_OFFSET == 0:
                         number = tx.all(schema.PUT_LINE, (number - 1, position))[0][0] << schema.SHIFT
-                    moved = _moved(chunk, above)
+                    envelope = replace(chunk, parents=(above,), raw=None).envelope
+                    moved = digest(envelope)
                     row = raw[old]
                     form, body = (
                         (row[9], bytes(row[10])) if row[9] in (rows.SHARED, rows.ERASED) else (rows.SHARED, rows.varint(old))
                     )
-                    out.append((number, bytes.fromhex(moved), *row[2:7], None, None, form, body, None))
+                    told = envelope if chunk.span is not None and row[6] is None else None
+                    out.append((number, bytes.fromhex(moved), *row[2:7], None, None, form, body, told))
                     above = moved
                 tx.many(schema.PUT_CHUNK, out)
             self._put_ref(tx, session, branch, number, above, None, terms[reason])
@@ -346,7 +364,7 @@ class SqlBackend(ABC):
                         fresh.append(one)
                         out.append(_arrived_row(one.chunk, place, terms))
                     keys += [(key, known[one.chunk.id].number) for key in one.keys if self._index(tx).find(key) is None]
-                put_objects(tx, [one.objects for one in fresh if one.objects])
+                put_objects(tx, [one.objects for one in fresh if one.objects], self.dialect)
                 tx.many(schema.PUT_CHUNK, out)
                 if keys:
                     self._index(tx).put(keys)
@@ -640,7 +658,7 @@ class SqlBackend(ABC):
             built.append(Chunk(
                 id=here[number], kind=self._terms[kind], parents=parents, at=at,
                 run=None if run is None else self._terms[run], origin=None if origin is None else self._terms[origin],
-                span=_unpack_span(span), size=size, body_bytes=body, position=position,
+                span=_unpack_span(span) if raw is None else _told_span(span, bytes(raw)), size=size, body_bytes=body, position=position,
                 generation=position if generation is None else generation, raw=None if raw is None else bytes(raw),
                 erased_digest=erased, load=page,
             ))  # fmt: skip
@@ -765,26 +783,20 @@ def _generation(chunk: Chunk | _Made) -> int | None:
 def _arrived_row(chunk: Chunk, place: _Place, terms: Mapping[str, int]) -> tuple[Any, ...]:
     """The row of a chunk that arrived; where the columns cannot hold its span, its envelope is kept whole."""
     raw, span = chunk.raw, None
-    try:
+    if chunk.span is not None:
         span = _pack_span(chunk.span)
-        if _unpack_span(span) != chunk.span:
-            raw, span = chunk.envelope, None
-    except ValueError:
-        raw = chunk.envelope
+        if span is None:
+            raw = chunk.envelope
     if chunk.body_bytes is None:
         form, body = rows.ERASED, bytes.fromhex(chunk.body_digest) + rows.varint(chunk.size)
     else:
         form, body = rows.pack(chunk.body_bytes)
-    merged = b"".join(bytes.fromhex(name) for name in chunk.parents[1:]) or None
+    merged = _merged(chunk.parents) if len(chunk.parents) > 1 else None
     generation = None if place.generation == place.position else place.generation
     return (
         place.number, bytes.fromhex(chunk.id), terms[chunk.kind], chunk.at, None if chunk.run is None else terms[chunk.run],
         None if chunk.origin is None else terms[chunk.origin], span, merged, generation, form, body, raw,
     )  # fmt: skip
-
-
-def _moved(chunk: Chunk, parent: Digest) -> Digest:
-    return digest(replace(chunk, parents=(parent,), raw=None).envelope)
 
 
 def _raw(name: Digest) -> bytes:
@@ -794,10 +806,17 @@ def _raw(name: Digest) -> bytes:
         raise MissingChunkError(str(name)) from None
 
 
-def _pack_span(span: SpanContext | None) -> bytes | None:
-    if span is None:
-        return None
-    return bytes.fromhex(span.trace_id) + bytes.fromhex(span.span_id) + bytes.fromhex(span.parent_id or "")
+def _merged(parents: Sequence[Digest]) -> bytes:
+    """The parents behind the first one, as their column has them."""
+    return bytes.fromhex("".join(parents[1:]))
+
+
+def _pack_span(span: SpanContext) -> bytes | None:
+    """The ids of a span as their column has them; None where it cannot hold them, and the envelope is kept whole."""
+    text = f"{span.trace_id}{span.span_id}{span.parent_id or ''}"
+    if _HEX.match(text) and len(span.trace_id) == 32 and len(span.span_id) == 16:
+        return bytes.fromhex(text)
+    return None
 
 
 def _unpack_span(data: Any) -> SpanContext | None:
@@ -805,3 +824,13 @@ def _unpack_span(data: Any) -> SpanContext | None:
         return None
     text = bytes(data).hex()
     return SpanContext(text[:32], text[32:48], text[48:64] or None)
+
+
+def _told_span(data: Any, raw: bytes) -> SpanContext | None:
+    """The span of a chunk whose envelope is kept whole: where the column holds none, as the envelope says."""
+    if data is not None:
+        return _unpack_span(data)
+    try:
+        return parse_envelope(raw, None).span
+    except DecodeError:
+        return None  # damaged: it does not hash to its name either

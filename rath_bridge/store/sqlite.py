@@ -40,7 +40,8 @@ class _Tx:
     def among(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         for at in range(0, len(values), _IN):
-            part = values[at : at + _IN]
+            part = [*values[at : at + _IN]]
+            part += part[-1:] * (min(_IN, 1 << (len(part) - 1).bit_length()) - len(part))  # few statements, each prepared once
             found += self.all(sql.replace("(...)", f"({','.join('?' * len(part))})"), part)
         return found
 

@@ -959,6 +959,15 @@ class StoreContract:
         assert copy.fsck() == []
         assert copy[2].body_digest == item.body_digest
 
+    def test_ids_of_spans_that_are_no_hexadecimal_of_their_size_are_kept(self, backend: Backend) -> None:
+        spans = [SpanContext("abc", "d"), SpanContext("A" * 32, "b" * 16), SpanContext("1" * 32, "2" * 16, "Z")]
+        s = Store(backend).create("s").append(*[note("x", span=span) for span in spans])
+        again = self.reopen(backend)
+        found = [s, s.detach("copy")] + ([Store(again).session("s")] if again is not None else [])
+        for line in found:
+            assert line.fsck() == []
+            assert [chunk.span for chunk in line[-3:]] == spans
+
     def test_an_ingest_that_fails_keeps_nothing(self, backend: Backend) -> None:
         begin(backend, "taken")
         s = Store(MemoryBackend()).create("s").append(note("a"), note("b"))

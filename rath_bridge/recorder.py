@@ -28,10 +28,12 @@ from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
+import orjson
+
 from rath_bridge.errors import RecorderError, StoreError, StoreUnavailableError
-from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft, now
+from rath_bridge.model.chunk import Chunk, Draft, Key, Native, SpanContext, draft, draft_of, now
 from rath_bridge.model.digests import Digest, new_id
-from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run
+from rath_bridge.model.kinds import Approval, Body, Gap, Inference, Message, Route, Run, body_of
 from rath_bridge.model.parts import BlobPart, Part
 from rath_bridge.redaction import DEFAULT, Redactor
 from rath_bridge.session import Session, Store, native_name, split_name
@@ -272,6 +274,26 @@ class Recorder:
             if clean is not body or kept is not native:
                 item = made(clean, kept)
         return item
+
+    def draft_of(
+        self,
+        kind: str,
+        values: dict[str, Any],
+        *,
+        run: RunHandle | None,
+        origin: Mapping[str, str] | str | None = None,
+        span: SpanContext | None = None,
+        at: int | None = None,
+    ) -> Draft:
+        """As `draft`, for who has the fields of a body as a map of plain JSON types already (it is changed)."""
+        if self.record_content:
+            name = None if run is None else run.id
+            item = draft_of(kind, values, run=name, origin=origin, span=span, at=at, plain=True)
+            redactor = self.redactor
+            if redactor is None or not any(map(redactor.suspects, (item.body, *item.objects.values()))):
+                return item
+        told = orjson.loads(origin) if isinstance(origin, str) else origin
+        return self.draft(body_of(kind, values), run=run, origin=told, span=span, at=at)
 
     def _refuse_secrets(self, objects: Mapping[Digest, bytes]) -> None:
         """An item's digest stands in a tree already, so adapters redact items before they build one; this is the net below."""

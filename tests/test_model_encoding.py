@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.digests import digest
-from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, TreeRef, decode, encode, references
+from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, TreeRef, decode, encode, references, small
 from rath_bridge.testing import same, strategies
 
 
@@ -28,6 +28,26 @@ def again(value: Any) -> Any:
 @given(strategies.values())
 def test_any_value_survives(value: Any) -> None:
     assert same(again(value), value)
+
+
+@given(strategies.values())
+@example({"a": float("nan")})
+@example({"a": {"$rath": "int", "v": "0x1"}})
+@example([2**53, -(2**53)])
+@example({"a": None, "b": "null", "c": b"x"})
+@example({"a": "x" * 399})
+@example([[[[{"v": ("\ud800", 1, True, 0.1)}]]]])
+def test_what_is_encoded_in_one_step_is_the_same_bytes(value: Any) -> None:
+    data = small(value)
+    assert data is None or (data, {}) == encode(value)
+
+
+def test_most_small_values_take_one_step() -> None:
+    assert small({"b": [1, -0.5, "é", True], "a": {}}) == b'{"a":{},"b":[1,-0.5,"\xc3\xa9",true]}'
+    wide: Any = 0
+    for _ in range(190):
+        wide = [wide]
+    assert small(wide) == encode(wide)[0]
 
 
 @pytest.mark.parametrize("text", [*strategies.ODD_TEXTS, "x" * 511, "x" * 512, "\ud800" * 300, "é" * 256], ids=repr)

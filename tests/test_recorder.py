@@ -432,6 +432,26 @@ def test_secrets_are_gone_before_anything_is_hashed(store: Store) -> None:
     assert b"[redacted:openai-key]" in everything(store)
 
 
+@pytest.mark.parametrize(
+    "about", [{"rows": 1}, {"key": KEY}, {"long": "x" * 600}, {"odd": [None, 2**70, b"x", "\ud800"]}], ids=str
+)
+def test_a_map_of_fields_becomes_the_same_draft_as_its_body(store: Store, about: dict[str, Any]) -> None:
+    body = Span(name="query", status="ok", duration=0.5, attributes=about, scope="here")
+    origin = {"adapter": "made", "framework": "none", "version": "1"}
+    for content in (True, False):
+        with rb.record(store, f"s-{content}", record_content=content) as recorder, recorder.run("r") as run:
+            values = {"name": "query", "status": "ok", "duration": 0.5, "attributes": about, "scope": "here"}
+            text = '{"adapter":"made","framework":"none","version":"1"}'
+            one = recorder.draft_of("span", values, run=run, origin=text, span=run.span, at=5)
+            other = recorder.draft(body, run=run, origin=origin, span=run.span, at=5)
+            recorder.append(one, other)
+        left, right = list(store.session(f"s-{content}"))[-3:-1]
+        assert left.values == right.values
+        assert left.size == right.size
+        assert (one.origin, one.run, one.span, one.at, one.kind) == (other.origin, other.run, other.span, other.at, other.kind)
+        assert KEY.encode() not in one.body
+
+
 def test_an_item_with_a_secret_that_stands_in_a_tree_is_a_counted_gap(caplog: pytest.LogCaptureFixture) -> None:
     store = rb.open_store("memory:")
     item = KEY.encode()

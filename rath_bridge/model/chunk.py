@@ -24,7 +24,7 @@ import orjson
 
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest
-from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references
+from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references, small
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
@@ -138,7 +138,7 @@ def draft_of(
     values: dict[str, Any],
     *,
     run: str | None = None,
-    origin: Mapping[str, str] | None = None,
+    origin: Mapping[str, str] | str | None = None,
     span: SpanContext | None = None,
     at: int | None = None,
     native: Native | None = None,
@@ -146,6 +146,7 @@ def draft_of(
     keys: Sequence[Key] = (),
     once: Key | None = None,
     nonce: str | None = None,
+    plain: bool = False,
 ) -> Draft:
     """Encode the fields of a body into a draft: `draft` for who has them as a map already (it is changed).
 
@@ -153,7 +154,7 @@ def draft_of(
         kind: Of the body.
         values: Its fields, absent ones left out.
         run: This and what follows: as for `draft`.
-        origin: ...
+        origin: ... or the text that another draft has there.
         span: ...
         at: ...
         native: ...
@@ -161,6 +162,7 @@ def draft_of(
         keys: ...
         once: ...
         nonce: ...
+        plain: All types are JSON's own (no enum, no UUID): a small body is encoded in one step.
 
     Raises:
         EncodeError: A value cannot be kept; the error names its path.
@@ -175,6 +177,24 @@ def draft_of(
             raise EncodeError("keys", f"{key!r:.100}", "all parts of a key are texts")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or urandom(16).hex()
+    data = small(values) if plain and native is None else None
+    if data is None:
+        data = _encoded(values, blobs, native)
+    return Draft(
+        kind=kind,
+        body=data,
+        body_digest=sha256(data).hexdigest(),
+        objects=blobs or _NONE,
+        at=now() if at is None else _moment(at),
+        run=run if run is None or _PLAIN.match(run) else _text(run),
+        origin=origin if origin is None or isinstance(origin, str) else _origin(origin) if origin else None,
+        span=span and _span(span),
+        keys=tuple(keys) if keys else (),
+        once=once,
+    )
+
+
+def _encoded(values: dict[str, Any], blobs: dict[Digest, bytes], native: Native | None) -> bytes:
     escaped = escape(values, blobs)
     if "$rath" in escaped:
         raise EncodeError("body", "a field whose name is no plain text", "fields of a body are named by text other than '$rath'")
@@ -189,19 +209,7 @@ def draft_of(
             "version": native.version,
             "codec": native.codec,
         }
-    data = dumps(escaped)
-    return Draft(
-        kind=kind,
-        body=data,
-        body_digest=sha256(data).hexdigest(),
-        objects=blobs or _NONE,
-        at=now() if at is None else _moment(at),
-        run=run if run is None or _PLAIN.match(run) else _text(run),
-        origin=_origin(origin) if origin else None,
-        span=span and _span(span),
-        keys=tuple(keys) if keys else (),
-        once=once,
-    )
+    return dumps(escaped)
 
 
 _NONE: Final[Mapping[Digest, bytes]] = MappingProxyType({})
@@ -230,6 +238,9 @@ def _origin(origin: Mapping[str, str]) -> str:
 
 
 def _span(span: SpanContext) -> SpanContext:
+    ids = f"{span.trace_id}{span.span_id}{span.parent_id or '0'}"
+    if len(ids) == 64 and len(span.trace_id) == 32 and span.span_id and ids.isascii() and ids.isalnum():  # as nearly all are
+        return span
     for name in (span.trace_id, span.span_id, span.parent_id):
         if name is not None and not _PLAIN.match(name):
             raise EncodeError("span", f"the id {name!r:.60}", "OpenTelemetry ids are lowercase hexadecimal")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 
 import rath_bridge as rb
 from rath_bridge.errors import PacketError, PacketExistsError, StoreUnavailableError
-from rath_bridge.evidence import Claim, claim_draft, countersigning, sign_packet
+from rath_bridge.evidence import Claim, aside, claim_draft, countersigning, sign_packet
 from rath_bridge.evidence.claims import ClaimError, claim_of
 from rath_bridge.evidence.history import History
 from rath_bridge.interchange.transfer import PacketOrigin
@@ -210,10 +213,37 @@ def test_a_signer_that_dies_leaves_the_packet_as_it_was(tmp_path: Path, monkeypa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "p"]
 
 
-def test_two_signers_at_once_do_not_take_each_others_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", ["p", "p.zip"])
+def test_of_two_signers_at_once_one_wins_and_the_other_is_told(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = keys(tmp_path, "one", "two")
     s = rb.open_store("memory:").create("a")
-    where = rb.export_packet(s, tmp_path / "p")
+    where = rb.export_packet(s, tmp_path / form)
+    looked = countersigning.verify_packet
+
+    def slow(place: Path) -> Any:
+        report = looked(place)
+        monkeypatch.setattr(countersigning, "verify_packet", looked)
+        with pytest.raises(PacketError, match="sign it once more"):
+            sign_packet(where, [second])
+        return report
+
+    monkeypatch.setattr(countersigning, "verify_packet", slow)
+    assert len(sign_packet(where, [first])) == 1
+    assert len(sign_packet(where, [second])) == 1
+    assert len(rb.verify_packet(where).signatures) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["one", "two", form])
+
+
+@pytest.mark.parametrize("form", ["p", "p.zip"])
+def test_without_locks_a_packet_that_changed_meanwhile_is_left_as_it_is(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "fcntl", None)
+    first, second = keys(tmp_path, "one", "two")
+    s = rb.open_store("memory:").create("a")
+    where = rb.export_packet(s, tmp_path / form)
     looked = countersigning.verify_packet
 
     def slow(place: Path) -> Any:
@@ -225,8 +255,54 @@ def test_two_signers_at_once_do_not_take_each_others_place(tmp_path: Path, monke
     monkeypatch.setattr(countersigning, "verify_packet", slow)
     with pytest.raises(PacketError, match="sign it once more"):
         sign_packet(where, [first])
-    sign_packet(where, [first])
+    assert len(rb.verify_packet(where, keys=[]).signatures) == 1
+    assert len(sign_packet(where, [first])) == 1
     assert len(rb.verify_packet(where).signatures) == 2
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import rath_bridge as rb
+s = rb.open_store("memory:").create("a").append(*(rb.message("user", f"{n} " * 300) for n in range(20)))
+def die(done):
+    os.kill(os.getpid(), signal.SIGKILL)
+rb.export_packet(s, sys.argv[1], progress=die)
+"""
+
+
+@pytest.mark.parametrize("form", ["p", "p.zip", "p[1]*.zip"])
+def test_the_next_run_removes_what_a_killed_one_left_and_nothing_that_lives(tmp_path: Path, form: str) -> None:
+    where = tmp_path / form
+    assert subprocess.run([sys.executable, "-c", KILLED, str(where)], timeout=60).returncode == -9
+    assert list(tmp_path.iterdir())
+    s = rb.open_store("memory:").create("a").append(rb.message("user", "hello"))
+    mine = tmp_path / f".{form}.mine.part"
+    mine.write_text("nobody else's business")
+    faster: list[Path] = []
+
+    def another(_: int) -> None:  # a second run that is faster than the first
+        if not faster:
+            faster.append(where)
+            rb.export_packet(s, where)
+
+    with pytest.raises(PacketExistsError):
+        rb.export_packet(s.append(rb.message("user", "slow")), where, progress=another)
+    assert rb.verify_packet(where).chunks == 3
+    assert {path.name for path in tmp_path.iterdir()} == {form, mine.name}
+    rb.export_packet(s.append(rb.message("user", "more")), where, overwrite=True)
+    assert rb.verify_packet(where).chunks == 4
+    assert {path.name for path in tmp_path.iterdir()} == {form, mine.name}
+
+
+def test_many_runs_at_one_place_leave_one_whole_packet(tmp_path: Path) -> None:
+    s = rb.open_store("memory:").create("a").append(rb.message("user", "hello"))
+    for form in ("p", "p.zip"):
+        with ThreadPoolExecutor(6) as pool:
+            for done in [pool.submit(rb.export_packet, s, tmp_path / form, overwrite=True) for _ in range(24)]:
+                done.result()
+        assert rb.verify_packet(tmp_path / form).ok
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "p.zip"]
 
 
 def test_a_prune_that_was_cut_short_is_completed_by_the_next(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from rath_bridge.cli.face import (
     without_password,
 )
 from rath_bridge.errors import MissingObjectError, RathError, UnsupportedError
+from rath_bridge.evidence.aside import beside
 from rath_bridge.handover import encode
 from rath_bridge.interchange import format_named
 from rath_bridge.interchange.erased import Standing, still_standing
@@ -36,7 +37,6 @@ from rath_bridge.interchange.formats import OURS
 from rath_bridge.interchange.importing import Imported, import_document
 from rath_bridge.interchange.reading import read
 from rath_bridge.interchange.transfer import PacketOrigin, StoreOrigin, is_packet, is_store, transfer
-from rath_bridge.model.digests import new_id
 from rath_bridge.plugins import adapters
 from rath_bridge.session import Store, open_store
 from rath_bridge.verbs.inert import inert
@@ -287,14 +287,11 @@ def _write(out: Path, data: bytes, *, force: bool) -> None:
         out.write_bytes(data)
         return
     where = out.resolve()
-    part = where.with_name(f".{where.name[:200]}.{new_id(4)}.part")
     try:
-        with part.open("xb") as file:
-            file.write(data)
-        if where.exists():
-            shutil.copymode(where, part)
-        os.replace(part, where)
+        with beside(where) as part:
+            part.write_bytes(data)
+            if where.exists():
+                shutil.copymode(where, part)
+            part.replace(where)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(out)) from None
-    finally:
-        part.unlink(missing_ok=True)

@@ -12,8 +12,9 @@ from typing import BinaryIO, Final, Protocol
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from rath_bridge.errors import PacketExistsError
+from rath_bridge.evidence.aside import beside, put, put_directory
 from rath_bridge.evidence.layout import MANIFEST, SUMS
-from rath_bridge.model.digests import digest, new_id
+from rath_bridge.model.digests import digest
 
 _BUFFER: Final = 1 << 20
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -60,7 +61,6 @@ class DirectorySink:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.sums: dict[str, str] = {}
-        root.mkdir()
         (root / "blobs").mkdir()
         (root / "trees").mkdir()
 
@@ -119,7 +119,8 @@ def entry_info(name: str) -> ZipInfo:
 
 @contextmanager
 def packet_at(path: Path, *, overwrite: bool) -> Generator[Sink]:
-    """Write a packet beside ``path`` and move it there when the block ends well; otherwise nothing is left.
+    """Write a packet beside ``path`` and move it there when the block ends well; otherwise nothing is left. What a run that was killed
+    has left there is removed by the next one.
 
     Args:
         path: A directory, or an archive where it ends in ``.zip``.
@@ -132,23 +133,18 @@ def packet_at(path: Path, *, overwrite: bool) -> Generator[Sink]:
         raise PacketExistsError(str(path), "it is a directory that is in use; choose the name of a new one, or of a .zip")
     _check_place(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{new_id(4)}.part")
-    try:
-        if path.suffix.lower() == ".zip":
-            with open(aside, "xb") as file:
+    if path.suffix.lower() == ".zip":
+        with beside(path) as aside:
+            with open(aside, "r+b") as file:
                 with ZipFile(file, "w", ZIP_DEFLATED) as archive:
                     yield ZipSink(archive, aside)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
-        else:
+            put(aside, path, replace=overwrite)
+    else:
+        with beside(path, directory=True) as aside:
             yield DirectorySink(aside)
-            _move(aside, path)
-    finally:
-        if aside.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.unlink(missing_ok=True)
+            put_directory(aside, path, replace=overwrite)
 
 
 def _check_place(path: Path, overwrite: bool) -> None:
@@ -166,18 +162,3 @@ def _check_place(path: Path, overwrite: bool) -> None:
             raise PacketExistsError(str(path))
         if not ((path / MANIFEST).is_file() and (path / SUMS).is_file()):
             raise PacketExistsError(str(path), "it is a directory, but no packet, and is not deleted; choose another path")
-
-
-def _move(aside: Path, path: Path) -> None:
-    """Put a directory in its place; an old one goes only once the new one stands."""
-    if not path.exists():
-        aside.rename(path)
-        return
-    old = path.with_name(f".{path.name}.{new_id(4)}.old")
-    path.rename(old)
-    try:
-        aside.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old)

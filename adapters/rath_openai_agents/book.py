@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from functools import partial
+from hashlib import sha256
 from threading import RLock
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from rath_openai_agents.items import FRAMEWORK, plain
 
 _log: Final = logging.getLogger("rath_bridge")
 _HEX: Final = re.compile(r"[0-9a-f]{32}\Z")
+_SPAN: Final = re.compile(r"span_[0-9a-f]{24}\Z")
 Tokens = tuple[Token["Recorder | None"], Token["RunHandle | None"]]
 
 
@@ -68,6 +69,8 @@ class Node:
     """Turns of an agent that have ended."""
     info: Any = None
     """What a guardrail told beside its decision."""
+    ids: SpanContext | None = None
+    """OpenTelemetry ids, once they are known; ask for `context`."""
 
     def __init__(self, span: Span[Any] | None, parent: Node | None, kind: str, run: RunHandle, talk: Conversation) -> None:
         """Note a beginning.
@@ -84,16 +87,16 @@ class Node:
     @property
     def context(self) -> SpanContext:
         """OpenTelemetry ids; the same from whatever thread they are first asked for."""
-        found = self.__dict__.get("ids")
-        if found is not None:
-            return found
-        above = self.parent.context if self.parent is not None else self.run.span
-        made = SpanContext(above.trace_id, new_id(8), above.span_id) if self.parent is not None else above
-        return self.__dict__.setdefault("ids", made)
-
-    @context.setter
-    def context(self, ids: SpanContext) -> None:
-        self.__dict__["ids"] = ids
+        found = self.ids
+        if found is None:
+            if self.parent is None:
+                found = self.run.span
+            else:
+                above = self.parent.context
+                name = new_id(8) if self.span is None else _otel_span(self.span.span_id)
+                found = SpanContext(above.trace_id, name, above.span_id)
+            self.ids = found
+        return found
 
     @property
     def began(self) -> int:
@@ -151,20 +154,6 @@ class Book:
             objects=objects,
         )
 
-    def later(self, make: Callable[[], Body], node: Node, at: str | None = None) -> None:
-        """As `emit`, built by the recorder's own thread: ``make`` holds copies of what the user's code may still change.
-
-        Args:
-            make: Builds the body.
-            node: Where it belongs.
-            at: The span's own time, in ISO form.
-        """
-        self.recorder.defer(partial(self._made, make, node, node.run, at))
-
-    def _made(self, make: Callable[[], Body], node: Node, run: RunHandle, at: str | None) -> Draft:
-        body = make() if self.content else structure_only(make())
-        return self.recorder.draft(body, run=run, origin=origin(), span=node.context, at=micros(at))
-
     # ---------------------------------------------------------------- runs
 
     def begin(self, node: Node, name: str, type_: str, span_id: str) -> None:
@@ -173,7 +162,7 @@ class Book:
         node.run = self.recorder.begin(
             name, type_, parent=above, native_id=span_id, at=node.began, origin=origin(), attributes=self._marks(node)
         )
-        node.context, node.owns = node.run.span, True
+        node.ids, node.owns = node.run.span, True
         if not node.late:
             node.tokens = enter(self.recorder, node.run)
 
@@ -300,3 +289,8 @@ def _otel_trace(trace_id: str) -> str:
     """Return the 32 hexadecimal characters of ``trace_<32hex>``, or new ones for an id of another form."""
     tail = trace_id.removeprefix("trace_")
     return tail if _HEX.match(tail) else new_id(16)
+
+
+def _otel_span(span_id: str) -> str:
+    """Return 16 hexadecimal characters that follow from ``span_<24hex>``, or any other id: no two threads make up different ones."""
+    return span_id[5:21] if _SPAN.match(span_id) else sha256(span_id.encode(errors="replace")).hexdigest()[:16]

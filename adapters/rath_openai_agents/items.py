@@ -202,10 +202,18 @@ class Told(str):
     result: Any
 
 
+_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Return what a tool, a guardrail or a span holds as JSON values; what is none becomes its text, as in the SDK."""
-    if value is None or type(value) in (str, int, float, bool, bytes):
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in _PLAIN:
         return value
+    if kind is dict:  # the common ones first, without a call for each leaf
+        return {
+            name if type(name) is str else str(name): one if type(one) in _PLAIN else plain(one) for name, one in value.items()
+        }
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, str):

@@ -21,7 +21,9 @@ from rath_bridge.session import Store
 from rath_openai_agents import spans
 from rath_openai_agents.book import Book, adopted, drop_book, open_book
 from rath_openai_agents.faults import guard
+from rath_openai_agents.functions import abandon
 from rath_openai_agents.items import FRAMEWORK
+from rath_openai_agents.others import late
 
 _REMEMBERED: Final = 1024
 """Ended traces whose session is remembered for spans that end after them."""
@@ -149,7 +151,7 @@ class RathTracingProcessor(TracingProcessor):
 
     def _close(self, book: Book, status: str | None = None) -> None:
         try:
-            spans.abandon(book)
+            abandon(book)
             book.finish(status)
         finally:
             drop_book(book)
@@ -162,7 +164,7 @@ class RathTracingProcessor(TracingProcessor):
         """Keep a span that ends after its trace (an abandoned stream), or whose trace nobody knows: marked, and durable at once."""
         recorder, owned = self._recorder(span.trace_id, self._ended.get(span.trace_id))
         with self._lock:
-            spans.late(recorder, span, content=self._content)
+            late(recorder, span, content=self._content)
             recorder.flush()
             if owned:
                 recorder.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib import metadata
 
+from rath_bridge.model.encoding import dumps
 from rath_openai_agents.items import FRAMEWORK
 
 
@@ -15,6 +16,12 @@ def version() -> str:
         return metadata.version("openai-agents")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+@lru_cache(maxsize=1)
+def signature() -> str:
+    """Return `origin` as the text that stands in envelopes."""
+    return dumps(origin()).decode()
 
 
 def origin() -> dict[str, str]:

@@ -388,3 +388,27 @@ async def test_span_that_cannot_be_written_up_is_a_counted_gap(store: rb.Store) 
     s = whole(session(store))
     assert [gap.count for gap in bodies(s, "gap")] == [1]
     assert [body.name for body in bodies(s, "span")] == ["query"]
+
+
+def test_a_span_of_any_id_keeps_its_place_in_the_tree(store: rb.Store) -> None:
+    """Ids in the envelope follow from the SDK's own, also where somebody names spans otherwise."""
+    set_trace_processors([RathTracingProcessor(store, session="s")])
+    with trace("ids"), custom_span("outer") as outer, custom_span("inner", span_id="mine/\ud800"):
+        pass
+    chunks = {chunk.values["name"]: chunk for chunk in store.session("s") if chunk.kind == "span"}
+    spans = {name: chunk.span for name, chunk in chunks.items()}
+    assert spans["outer"] is not None
+    assert spans["inner"] is not None
+    assert spans["outer"].span_id == outer.span_id.removeprefix("span_")[:16]
+    assert spans["inner"].parent_id == spans["outer"].span_id
+    assert len(spans["inner"].span_id) == 16
+    assert chunks["inner"].values["attributes"]["span_id"] == "mine/\ud800"
+
+
+def test_spans_of_a_recorder_without_content_keep_names_and_times_only(store: rb.Store) -> None:
+    with rb.record(store, "s", record_content=False):
+        set_trace_processors([RathTracingProcessor(store)])
+        with trace("quiet"), custom_span("query", {"sql": "select 1"}):
+            pass
+    (found,) = [chunk.values for chunk in store.session("s") if chunk.kind == "span" and chunk.values["name"] == "query"]
+    assert found.keys() == {"name", "status", "duration", "scope"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Final
 
 from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
+from rath_langgraph.deltas import Deltas
 from rath_langgraph.items import Seen
+from rath_langgraph.lift import feed_items
 from rath_langgraph.state import State
 
 _STATES: Final = 8
@@ -28,6 +31,13 @@ class Known:
     """The channel that feeds the transcript."""
     ids: tuple[Digest | None, ...] = ()
     """The message chunk of each of its items, as far as it is known."""
+    deltas: Deltas = field(default_factory=dict[str, Any])
+    """What its delta channels hold, as far as it is known."""
+
+    def items(self, channel: str | None) -> Sequence[bytes]:
+        """Digests of the messages that a channel holds."""
+        delta = self.deltas.get(channel or "")
+        return delta.names if delta is not None else feed_items(self.state.values.get(channel or ""))
 
 
 @dataclass(slots=True)
@@ -70,4 +80,6 @@ class Line:
     @property
     def weight(self) -> int:
         """List items that it keeps in memory."""
-        return max((len(v.tree.items) for k in self.states.values() for v in k.state.values.values() if v.tree), default=0)
+        states = list(self.states.values())
+        lists = [len(v.tree.items) for k in states for v in k.state.values.values() if v.tree]
+        return max([*lists, *(len(d.names) for k in states for d in k.deltas.values() if d is not None)], default=0)

@@ -19,10 +19,11 @@ from rath_bridge.store.protocol import Backend
 from rath_bridge.verbs.transcript import transcript
 from rath_langgraph.compare import compare_key
 from rath_langgraph.items import Encoder, Value, join_list
-from rath_langgraph.lift import Difference, difference, feed_items, ids_of, message_channel
+from rath_langgraph.lift import TRANSCRIPT, Difference, difference, feed_items, ids_of, message_channel
 from rath_langgraph.native import built_alone, encode_chunks, native_message
 from rath_langgraph.neutral import message_body, message_draft, origin
-from rath_langgraph.threads import Known, Line
+from rath_langgraph.state import Fetch
+from rath_langgraph.threads import Known, Line, Threads
 
 _OURS: Final = re.compile(r"rath-([0-9a-f]{32}\Z|[0-9a-f]{24}(?=-[0-9]+\Z))")
 
@@ -52,7 +53,7 @@ def lift(
     values: Mapping[str, Value],
     old: Known | None,
     encoder: Encoder,
-    backend: Backend,
+    threads: Threads,
     head: Digest,
     foreign: Sequence[Chunk],
     parents: Sequence[Known],
@@ -61,11 +62,11 @@ def lift(
 
     Args:
         line: The thread's namespace.
-        channels: Channel values of the new checkpoint.
-        values: The same, as they are stored.
+        channels: Channel values of the new checkpoint, with what its delta channels hold.
+        values: The same, as they are stored; delta channels as if they were.
         old: The parent checkpoint.
         encoder: Holds the bytes of fresh items; what goes into a message chunk is taken out of its objects.
-        backend: To read what the difference needs, which is nothing for appended messages.
+        threads: To read what the difference needs.
         head: The chunk behind which the checkpoint will stand.
         foreign: What others have written to this branch since the parent.
         parents: For a subgraph, the checkpoint of the enclosing namespace.
@@ -77,16 +78,17 @@ def lift(
         feed = old.feed if old is not None and not channels.get(old.feed or "") else None
         if feed is None:
             return Lifted()
+    backend = threads.store.backend
     new = feed_items(values.get(feed))
-    before = feed_items(old.state.values.get(feed)) if old is not None else ()
+    before = old.items(feed) if old is not None else ()
     ids = old.ids if old is not None and old.feed in (None, feed) and len(old.ids) == len(before) else (None,) * len(before)
     if new is before or new == before:
         return Lifted(feed=feed, ids=ids)
     items = cast("list[BaseMessage]", channels.get(feed) or [])
-    found = difference(before, new, lambda: ids_of(items), lambda places: _old_ids(encoder, backend, before, places))
+    found = difference(before, new, lambda: ids_of(items), lambda places: _old_ids(encoder, threads.shelf, before, places))
     ids = _resolve(ids, found, line, old, encoder, backend, before)
     known = _known(line, items, new, found, before, backend, head, foreign, parents)
-    return _drafts(line, feed, items, new, ids, found, known, encoder)
+    return _drafts(line, feed, items, new, ids, found, known, encoder, threads.shelf)
 
 
 def _is_mirrored(value: Value | None, encoder: Encoder) -> bool:
@@ -96,7 +98,7 @@ def _is_mirrored(value: Value | None, encoder: Encoder) -> bool:
 
 def _drafts(
     line: Line, feed: str, items: Sequence[BaseMessage], new: Sequence[bytes], ids: Sequence[Digest | None], found: Difference,
-    known: Mapping[int, Digest], encoder: Encoder,
+    known: Mapping[int, Digest], encoder: Encoder, fetch: Fetch,
 ) -> Lifted:  # fmt: skip
     drafts: list[Draft] = []
     places: list[int] = []
@@ -110,7 +112,7 @@ def _drafts(
             continue
         item, name = items[said.place], new[said.place]
         body = _linked(message_body(item), said.replaces, said.after, said.stands_for, ids)
-        drafts.append(_observed(body, item, encoder.bytes.get(name), name, line.run))
+        drafts.append(_observed(body, item, encoder.bytes.get(name), name, line.run, fetch))
         if name.hex() in drafts[-1].objects:
             encoder.objects.pop(name.hex(), None)
         places.append(said.place)
@@ -133,7 +135,7 @@ def _linked(
     )
 
 
-def _observed(body: Message, item: BaseMessage, data: bytes | None, name: bytes, run: str) -> Draft:
+def _observed(body: Message, item: BaseMessage, data: bytes | None, name: bytes, run: str, fetch: Fetch) -> Draft:
     """The chunk of a message: neutral parts redacted, the framework's own bytes as given."""
     recorder: Recorder | None = current_recorder()
     if recorder is not None and not recorder.record_content:
@@ -141,14 +143,14 @@ def _observed(body: Message, item: BaseMessage, data: bytes | None, name: bytes,
     redactor = DEFAULT if recorder is None else recorder.redactor
     if redactor is not None:
         body = redactor.apply(body)
-    if data is None:  # an item that stands in the store already: only named
-        return draft(body, run=run, origin=origin())
+    if data is None:  # an item that stands in the store already: it was written by a task, say
+        data = fetch([name.hex()])[name.hex()]
     return message_draft(item, data, body=body, run=run)
 
 
-def _old_ids(encoder: Encoder, backend: Backend, before: Sequence[bytes], places: Sequence[int]) -> list[str | None]:
+def _old_ids(encoder: Encoder, fetch: Fetch, before: Sequence[bytes], places: Sequence[int]) -> list[str | None]:
     names = [before[i].hex() for i in places]
-    found = backend.objects(names)
+    found = fetch(names)
     return ids_of(encoder.serde.loads_typed(("msgpack", join_list([found[name] for name in names]))))
 
 
@@ -209,7 +211,7 @@ def _known(
 def _from_parents(new: Sequence[bytes], said: Iterable[int], parents: Sequence[Known]) -> dict[int, Digest]:
     known: dict[int, Digest] = {}
     for parent in parents:
-        names = feed_items(parent.state.values.get(parent.feed or "messages"))
+        names = parent.items(parent.feed or TRANSCRIPT)
         ids = parent.ids if len(parent.ids) == len(names) else (None,) * len(names)
         chunks = {item: name or parent.chunk for item, name in zip(names, ids, strict=True)}
         known.update({i: chunks[new[i]] for i in said if new[i] in chunks})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from langgraph.checkpoint.base import ChannelVersions
@@ -16,6 +17,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.cleaning import StateCleaner
+from rath_langgraph.deltas import Deltas, Reads, delta_channels, known_at, unfold
 from rath_langgraph.items import Encoder
 from rath_langgraph.messages import Lifted, lift
 from rath_langgraph.neutral import origin
@@ -39,10 +41,11 @@ class Put:
         facts: dict[str, Any],
         new_versions: ChannelVersions,
         on_conflict: str,
+        reads: Reads,
         clean: StateCleaner | None = None,
     ) -> None:
         self.threads, self.serde, self.line, self.parent_id = threads, serde, line, parent_id
-        self.clean = clean
+        self.clean, self.reads = clean, reads
         facts = facts if clean is None else cast("dict[str, Any]", clean(facts))
         self.checkpoint, self.facts, self.new_versions, self.on_conflict = checkpoint, facts, new_versions, on_conflict
         self.backend = threads.store.backend
@@ -53,6 +56,7 @@ class Put:
             line.started = parents.get(above(line.namespace))
         self.ended = threads.ended(line, checkpoint["id"]) if facts.get("source") not in ("fork", "update") else []
         """Ends of subgraph calls: a checkpoint behind them tells that they are done."""
+        self.unfolded: tuple[Known | None, Deltas, Mapping[bytes, bytes]] | None = None
 
     def write(self) -> None:
         """Store it.
@@ -70,7 +74,7 @@ class Put:
                 return self._again()
             session, branch = where
             head = self.line.marks[where][0]
-            drafts, lifted, known, encoder = self._drafts(self.parent, head, foreign)
+            drafts, lifted, known, encoder = self._drafts(head, foreign)
             last = attempt == _ATTEMPTS - 1
             try:
                 done = self.backend.append(session, branch, drafts, head=head, on_conflict="serialise" if last else "raise")
@@ -137,27 +141,63 @@ class Put:
             self.line.passed.add(self.parent_id)
         self.line.tips[checkpoint_id] = where
 
-    def _drafts(self, base: Known | None, head: Digest, foreign: Sequence[Chunk]) -> tuple[list[Draft], Lifted, Known, Encoder]:
-        """Messages first, so that a fork at the checkpoint holds them; then the checkpoint."""
+    def _drafts(
+        self, head: Digest, foreign: Sequence[Chunk], again: Known | None = None
+    ) -> tuple[list[Draft], Lifted, Known, Encoder]:
+        """Messages first, so that a fork at the checkpoint holds them; then the checkpoint.
+
+        Args:
+            head: The chunk behind which they will stand.
+            foreign: What others have written to the branch since the parent.
+            again: The same checkpoint, where it stands already.
+        """
         line = self.line
         encoder = Encoder(self.serde, line.seen, self.clean)
+        stands = self.parent if again is None else again
         body, state = checkpoint_body(
-            line.namespace, self.parent_id, self.checkpoint, self.facts, encoder, base.state if base else None, self.new_versions
+            line.namespace,
+            self.parent_id,
+            self.checkpoint,
+            self.facts,
+            encoder,
+            stands.state if stands else None,
+            self.new_versions,
         )
+        deltas = self._deltas(encoder)
+        said = {name: delta for name, delta in deltas.items() if delta is not None}
+        base = self.parent if again is None else replace(again, deltas={**deltas, **again.deltas})
         lifted = lift(
             line,
-            self.checkpoint["channel_values"],
-            state.values,
+            {**self.checkpoint["channel_values"], **{name: delta.items for name, delta in said.items()}},
+            {**state.values, **{name: delta.value for name, delta in said.items()}},
             base,
             encoder,
-            self.backend,
+            self.threads,
             head,
             foreign,
             self._around(encoder),
         )
         keys = (self.key, *run_key(self.facts, line, self.key.key))
         drafts = [*self.ended, *lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=keys)]
-        return drafts, lifted, Known("", state, lifted.feed, lifted.ids), encoder
+        return drafts, lifted, Known("", state, lifted.feed, lifted.ids, deltas), encoder
+
+    def _deltas(self, encoder: Encoder) -> Deltas:
+        """What the checkpoint's delta channels hold; worked out once for each parent."""
+        if not encoder.open:
+            return {}
+        if self.unfolded is None or self.unfolded[0] is not self.parent:
+            values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
+            names, side = delta_channels(values, self.facts), Encoder(self.serde, self.line.seen, self.clean)
+            parent = self.parent
+            known = known_at(names, parent.deltas if parent is not None else {}, side, self.reads)
+            old = parent.state.versions if parent is not None else None
+            made = unfold(names, values, lambda name: old is None or old.get(name) != versions.get(name), known, side, self.reads)
+            if parent is not None and self.parent_id is not None and len(known) > len(parent.deltas):
+                self.parent = replace(parent, deltas=known)
+                self.line.remember(self.parent_id, self.parent)
+            self.unfolded = self.parent, made, side.bytes
+        encoder.bytes.update(self.unfolded[2])
+        return self.unfolded[1]
 
     def _around(self, encoder: Encoder) -> list[Known]:
         """The enclosing graph's checkpoint, whose messages a subgraph starts from."""
@@ -174,7 +214,7 @@ class Put:
         """Remember what is durable now."""
         line, name = self.line, self.checkpoint["id"]
         ids = lifted.named(done.chunks[first + len(self.ended) :]) if lifted.places else lifted.ids
-        line.remember(name, Known(done.ref.head, known.state, known.feed, ids))  # the checkpoint is written last
+        line.remember(name, replace(known, chunk=done.ref.head, ids=ids))  # the checkpoint is written last
         if self.parent_id is not None:
             line.tips.pop(self.parent_id, None)
             line.passed.add(self.parent_id)
@@ -191,10 +231,10 @@ class Put:
         line, name = self.line, self.checkpoint["id"]
         where = line.tips.get(name) or self.threads.home(line)
         base = self.threads.known(line, name)
-        drafts, lifted, known, encoder = self._drafts(base, base.chunk if base else "", [])
+        drafts, lifted, known, encoder = self._drafts(base.chunk if base else "", [], again=base)
         done = self.threads.append(line, where, drafts)
         ids = lifted.named(done.chunks[len(self.ended) :]) if lifted.places else lifted.ids
-        line.remember(name, Known(done.ref.head, known.state, known.feed, ids))
+        line.remember(name, replace(known, chunk=done.ref.head, ids=ids))
         self._remember(encoder)
 
     def _fork(self) -> None:
@@ -206,7 +246,7 @@ class Put:
             tip = next(iter(line.tips), None)
             raise ConflictError(f"thread {line.thread_id!r}", self.parent_id, tip)
         point = self.parent.chunk if self.parent is not None else line.run_chunk
-        drafts, lifted, known, encoder = self._drafts(self.parent, point, [])
+        drafts, lifted, known, encoder = self._drafts(point, [])
         base = f"{'fork' if travel else 'race'}-{drafts[-1].body_digest[:8]}"
         for suffix in ("", "-2", "-3", "-4"):
             branch = base + suffix

@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    PendingWrite,
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
@@ -35,6 +36,7 @@ from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
 from rath_langgraph.cleaning import StateCleaner, state_cleaner
+from rath_langgraph.deltas import Reads
 from rath_langgraph.forgetting import forget_thread
 from rath_langgraph.items import Encoder, is_open
 from rath_langgraph.neutral import origin
@@ -262,8 +264,28 @@ class RathSaver(BaseCheckpointSaver[Any]):
             self._threads.expect(thread_id, above(namespace), begun)
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
-            clean = self._cleaner(line)
-            Put(self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict, clean).write()
+            clean, reads = self._cleaner(line), self._reads(thread_id, namespace, parent_id or "")
+            Put(
+                self._threads, self.serde, line, parent_id, checkpoint, facts, new_versions, self.on_conflict, reads, clean
+            ).write()
+
+    def _reads(self, thread_id: str, namespace: str, parent_id: str) -> Reads:
+        """How a put reads what its delta channels hold."""
+        config, scan, shelf = _config(thread_id, namespace, parent_id), self.store.backend.scan, self._threads.shelf
+
+        def find() -> CheckpointTuple | None:
+            found = (
+                self._tuple(thread_id, namespace, scan(FRAMEWORK, thread_id, namespace, exact=parent_id)) if parent_id else None
+            )
+            return self.fallback.get_tuple(config) if found is None and self.fallback is not None and parent_id else found
+
+        def writes(channels: set[str]) -> Sequence[PendingWrite]:
+            entries = scan(FRAMEWORK, thread_id, namespace, exact=parent_id) if parent_id else []
+            if not entries and self.fallback is not None and (found := find()) is not None:
+                return [write for write in found.pending_writes or () if write[1] in channels]
+            return load_writes([c for key, c in entries if key.sub.startswith("w")], self.serde, shelf, channels=channels)
+
+        return Reads(find, lambda channels: self.get_delta_channel_history(config=config, channels=channels), writes, shelf)
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store the writes of a task; its checkpoint may come later. Durable when it returns, and before one that follows."""

@@ -18,6 +18,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.session import Store, native_name
 from rath_bridge.store.protocol import Backend
+from rath_langgraph.deltas import COUNTERS
 from rath_langgraph.forgetting import COPIES, forget_checkpoints, forget_thread
 from rath_langgraph.neutral import origin
 from rath_langgraph.serde import RathSerializer
@@ -26,7 +27,6 @@ from rath_langgraph.threads import FRAMEWORK, HOME, RUN, Line, Threads, Where, n
 
 RUNS: Final = "langgraph-run"
 """Index of checkpoints by the ``run_id`` of their metadata; hashed, since metadata may be meant to be secret."""
-_COUNTERS: Final = "counters_since_delta_snapshot"
 _PAGE: Final = 512
 
 
@@ -168,7 +168,7 @@ def _entries(threads: Threads, thread_id: str, namespace: str) -> Iterator[tuple
 
 def _ancestors(threads: Threads, thread_id: str, namespace: str, body: Checkpoint, facts: Mapping[str, Any]) -> list[str]:
     """The checkpoints behind one that its delta channels need: back to where each of them was last written whole."""
-    counters: Mapping[str, Any] = facts.get(_COUNTERS) or {}
+    counters: Mapping[str, Any] = facts.get(COUNTERS) or {}
     state = read_state(body, threads.shelf)
     missing = {channel for channel in counters if channel not in state.values}
     found: list[str] = []

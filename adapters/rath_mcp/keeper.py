@@ -29,8 +29,8 @@ from rath_mcp.record import Connection
 from rath_mcp.resting import RECLAIM, connection_from, forget, parts_of, rest, rested, state_of, text_of
 from rath_mcp.spool import CLIENT, EVENT, SERVER, Record, Spool, Tail, connection_of, left_over, opening
 
-GATHER: Final = 0.03
-"""Seconds in which frames gather before they are written together."""
+GATHER: Final = 0.08
+"""Seconds in which frames gather before they are written together: a transaction costs as much as a dozen frames."""
 PATIENCE: Final = 2.0
 """Seconds that a store which is down is waited for once the proxy has ended; then the spool stays."""
 _DIRECTION: Final[dict[bytes, Direction]] = {CLIENT: "c2s", SERVER: "s2c"}
@@ -41,13 +41,16 @@ class Proxy:
 
     def __init__(self, wake: int | None) -> None:
         self._wake = wake
+        self._end = select.poll()
+        if wake is not None:
+            self._end.register(wake, 0)  # tells nothing but the end
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for something to read; False when there never will be."""
         if self._wake is None:
             return False
         if select.select([self._wake], [], [], seconds)[0]:
-            sleep(GATHER)
+            self._end.poll(GATHER * 1000)
             if not os.read(self._wake, 1 << 16):
                 self._wake = None  # the last records came before the end: read once more
         return True

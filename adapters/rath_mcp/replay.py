@@ -19,7 +19,7 @@ from rath_mcp.asked import Asked
 from rath_mcp.bodies import HOUSEKEEPING
 from rath_mcp.frames import mapping, shape
 from rath_mcp.serving import METHOD_NOT_FOUND, VERSIONS, Json, error, hello, result
-from rath_mcp.tape import Exchange, key_of, name_of, servers, tape
+from rath_mcp.tape import Exchange, key_of, name_of, named_servers, tape
 
 MISS: Final = -32004
 """Code of the error for a request that is not on record (of the range that JSON-RPC leaves to servers)."""
@@ -271,8 +271,8 @@ def replay_server(session: Session, *, hold: bool = True, server: str | None = N
     """
     exchanges = tape(session, server)
     if server is not None and not exchanges:
-        known = sorted(set(servers(list(session.chunks())).values()))
-        raise UnsupportedError(f"{session.name} has no server {server!r} on record: it has {', '.join(known) or 'none'}")
+        known = ", ".join(named_servers(list(session.chunks()))) or "none"
+        raise UnsupportedError(f"{session.name} has no server {server!r} on record: it has {known}")
     return ReplayServer(exchanges, hold=hold)
 
 

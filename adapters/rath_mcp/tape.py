@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Run, ToolResult
+from rath_bridge.model.kinds import Run, ToolCall, ToolResult
 from rath_bridge.session import Session
 from rath_mcp.asked import Asked, Json
 from rath_mcp.encode import encode, kept
@@ -88,19 +88,22 @@ def tape(session: Session, server: str | None = None) -> list[Exchange]:
     """
     chunks = list(session.chunks())
     found = wire(chunks)
+    if server is not None:
+        names = servers(chunks)
+        found = [one for one in found if names.get(one.connection) == server]
     told = {chunk.id for chunk in chunks if kept(chunk) is not None}
     pairs, report = encode(session, "results")
-    place = {chunk.id: (chunk.at * 1000, chunk.position) for chunk in chunks}
+    by_id = {chunk.id: chunk for chunk in chunks}
     for entry in report.manifest:
         pair = pairs[entry.position]
         request = mapping(pair.get("request"))
         if entry.chunk in told or not request:
             continue
+        chunk = by_id[entry.chunk]
+        if server is not None and cast(ToolCall, chunk.body).server != server:
+            continue
         answer = {key: pair[key] for key in ("result", "error") if key in pair}
-        found.append(Exchange(str(request.get("method")), request.get("params"), place[entry.chunk], answer))
-    if server is not None:
-        names = servers(chunks)
-        found = [one for one in found if names.get(one.connection) == server]
+        found.append(Exchange(str(request.get("method")), request.get("params"), (chunk.at * 1000, chunk.position), answer))
     return sorted(found, key=lambda one: one.at)
 
 
@@ -113,6 +116,12 @@ def servers(chunks: Sequence[Chunk]) -> dict[str, str]:
             if run.type == "server" and run.native_id:
                 found[run.native_id] = run.name
     return found
+
+
+def named_servers(chunks: Sequence[Chunk]) -> list[str]:
+    """Return the servers that a record can answer as: those that were connected to, and those that other frameworks' calls name."""
+    calls = (cast(ToolCall, chunk.body) for chunk in chunks if chunk.kind == "tool_call" and chunk.body_bytes is not None)
+    return sorted({*servers(chunks).values(), *(call.server for call in calls if call.server is not None)})
 
 
 def wire(chunks: Sequence[Chunk]) -> list[Exchange]:

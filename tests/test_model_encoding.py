@@ -7,7 +7,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import IntEnum, StrEnum
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -48,6 +50,37 @@ def test_most_small_values_take_one_step() -> None:
     for _ in range(190):
         wide = [wide]
     assert small(wide) == encode(wide)[0]
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 1
+
+
+class Word(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Colour.RED,
+        Level.HIGH,
+        Word("x"),
+        UUID(int=1),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        OrderedDict(a=1),
+        {1: 2},
+        b"x",
+        {Word("x"): 1},
+    ],
+    ids=repr,
+)
+def test_what_only_looks_like_json_takes_no_short_way(odd: Any) -> None:
+    assert small({"v": [odd]}) is None
 
 
 @pytest.mark.parametrize("text", [*strategies.ODD_TEXTS, "x" * 511, "x" * 512, "\ud800" * 300, "é" * 256], ids=repr)

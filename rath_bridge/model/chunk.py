@@ -37,8 +37,7 @@ LAST: Final = 253_402_300_799_999_999
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanContext:
+class SpanContext(NamedTuple):
     """OpenTelemetry ids, assigned when the work starts."""
 
     trace_id: str
@@ -177,20 +176,20 @@ def draft_of(
             raise EncodeError("keys", f"{key!r:.100}", "all parts of a key are texts")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or urandom(16).hex()
-    data = small(values) if plain and native is None else None
+    data = small(values, plain=plain) if native is None else None
     if data is None:
         data = _encoded(values, blobs, native)
     return Draft(
-        kind=kind,
-        body=data,
-        body_digest=sha256(data).hexdigest(),
-        objects=blobs or _NONE,
-        at=now() if at is None else _moment(at),
-        run=run if run is None or _PLAIN.match(run) else _text(run),
-        origin=origin if origin is None or isinstance(origin, str) else _origin(origin) if origin else None,
-        span=span and _span(span),
-        keys=tuple(keys) if keys else (),
-        once=once,
+        kind,
+        data,
+        sha256(data).hexdigest(),
+        blobs or _NONE,
+        now() if at is None else _moment(at),
+        run if run is None or _PLAIN.match(run) else _text(run),
+        origin if origin is None or isinstance(origin, str) else _origin(origin) if origin else None,
+        span and _span(span),
+        tuple(keys) if keys else (),
+        once,
     )
 
 

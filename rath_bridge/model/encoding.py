@@ -23,6 +23,7 @@ form that reads back equal (orjson's); nobody re-serialises: identity is over th
 
 from __future__ import annotations
 
+import marshal
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -102,16 +103,24 @@ _MOST: Final = 400
 """Bytes in which nothing is as long as a blob, and nothing nested deeper than is kept."""
 
 
-def small(value: Any) -> bytes | None:
+def small(value: Any, *, plain: bool = False) -> bytes | None:
     """Encode a small value of plain JSON types in one step; None where `encode` has to look at what is in it.
 
-    The same bytes as `encode` makes. Only for who knows that the types are plain: an enum or a UUID, which `encode` refuses, is taken.
+    The same bytes as `encode` makes.
+
+    Args:
+        value: As for `encode`.
+        plain: The caller knows that all types are JSON's own: no enum, no UUID, which would be taken for what they hold.
     """
     try:
         data = orjson.dumps(value, option=_SMALL)
-    except orjson.JSONEncodeError:
+        if len(data) >= _MOST or b"$" in data or b"null" in data:  # "$rath"; NaN is written as null
+            return None
+        if not plain:
+            marshal.dumps(value)  # refuses whatever is not exactly of a built-in type
+    except (orjson.JSONEncodeError, ValueError):
         return None
-    return data if len(data) < _MOST and b"$" not in data and b"null" not in data else None  # "$rath"; NaN is written as null
+    return data
 
 
 def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:
@@ -130,7 +139,10 @@ def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:
     if kind is dict:
         return _escape_map(value, blobs, path, depth)
     if kind is list or kind is tuple:
-        return [escape(item, blobs, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return [
+            item if type(item) is str and len(item) < 128 and item.isascii() else escape(item, blobs, f"{path}[{i}]", depth + 1)
+            for i, item in enumerate(value)
+        ]
     if kind is bytes:
         return _escape_bytes("bytes", value, blobs)
     if kind is BlobRef or kind is TreeRef:
@@ -165,12 +177,16 @@ def _escape_map(value: dict[Any, Any], blobs: Blobs, path: str, depth: int) -> A
         if type(key) is not str or key == "$rath" or not (key.isascii() or _is_unicode(key)):
             break
     else:
-        return {
-            key: item  # the common leaf, without a call
-            if type(item) is str and len(item) < 128 and item.isascii()
-            else escape(item, blobs, f"{path}.{key}", depth + 1)
-            for key, item in value.items()
-        }
+        found: dict[str, Any] = {}
+        for key, item in value.items():  # leaves without a call
+            kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+            if kind is str:
+                found[key] = item if len(item) < 128 and item.isascii() else _escape_text(item, blobs)
+            elif item is None or kind is bool or (kind is int and -_MAX_INT <= item <= _MAX_INT):
+                found[key] = item
+            else:
+                found[key] = escape(item, blobs, f"{path}.{key}", depth + 1)
+        return found
     pairs = [
         (escape(key, blobs, f"{path}.keys()", depth + 3), escape(item, blobs, f"{path}[{key!r}]", depth + 3))
         for key, item in value.items()  # three levels deeper: the escape, its list, the pair

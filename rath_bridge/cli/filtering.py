@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rath_bridge.cli.runs import RunNames
+from rath_bridge.cli.runs import CallNames, RunNames
 from rath_bridge.model.chunk import now
 from rath_bridge.model.kinds import KINDS
 from rath_bridge.store.protocol import Reader
@@ -80,7 +80,7 @@ def filter_of(
 
 def matcher(wanted: Filter, reader: Reader, names: RunNames) -> Matcher:
     """Return what tells whether a chunk is asked for."""
-    return Matcher(wanted, reader.objects, names.of)
+    return Matcher(wanted, reader.objects, names.of, CallNames(reader).of)
 
 
 def moment(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Names of runs, found where they begin or end, without reading a whole history."""
+"""Names of runs and of calls, found where they begin, without reading a whole history."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Final, cast
 
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
+from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import Run
 from rath_bridge.store.protocol import Reader
+from rath_bridge.verbs.calling import told
 
 REACH: Final = 4096
-"""Chunks that are looked back through for the beginning of a run."""
+"""Chunks that are looked back through for the beginning of a run, or of a call."""
 _PAGE: Final = 256
 
 
@@ -44,6 +46,39 @@ class RunNames:
                 body = run_body(chunk)
                 if body is not None and body.name:
                     self._names[chunk.run] = body.name
+
+
+class CallNames:
+    """Tools of calls by id, for answers that do not say whose they are (a chat's tool messages): found where the model asked."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def of(self, chunk: Chunk, call_id: str) -> str | None:
+        """Return the tool whose call a chunk answers: that of the last such call before it; None where it is too far away."""
+        stop, size = chunk.position, 8
+        last = max(0, stop - REACH)
+        while stop > last:
+            start = max(last, stop - size)
+            for one in reversed(list(self._reader.line(chunk.id, start, stop))):
+                found = _asks(one, call_id)
+                if found is not None:
+                    return found
+            stop, size = start, min(size * 2, _PAGE)
+        return None
+
+
+def _asks(chunk: Chunk, call_id: str) -> str | None:
+    if chunk.kind not in ("message", "tool_call") or chunk.body_bytes is None:
+        return None
+    if chunk.kind == "message" and b'"tool_call"' not in chunk.body_bytes:
+        return None
+    try:
+        body = decode(chunk.body_bytes)
+    except RathError:
+        return None
+    found = (one for one in told(chunk.kind, body) if one.what in ("asked", "started") and one.id == call_id)
+    return next((one.name for one in found), None)
 
 
 def run_body(chunk: Chunk) -> Run | None:

@@ -15,6 +15,7 @@ import orjson
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import KINDS
+from rath_bridge.verbs.calling import Told, told
 
 _DETAIL: Final = {
     "tool_call": "name", "tool_result": "status", "approval": "phase", "message": "role", "inference": "model", "error": "type",
@@ -157,14 +158,11 @@ class Survey:
             targets = [_text(name) for name in _list(body.get("targets"))]
             self._told.update(targets)
             self._boundary = max(self._boundary, _text(body.get("before")))
-            told = {"chunk": chunk.id, "at": format_time(chunk.at), "targets": len(targets)}
-            self._redactions.append(told | {key: _text(body[key]) for key in ("rule", "reason", "by", "before") if key in body})
-        elif chunk.kind == "message":
-            if not body.get("same_as") and not body.get("replaces"):
-                for part in _list(body.get("parts")):
-                    self._part(chunk, part)
-        elif chunk.kind in ("tool_call", "tool_result") and body.get("call_id") is not None:
-            self._call(chunk, body)
+            facts = {"chunk": chunk.id, "at": format_time(chunk.at), "targets": len(targets)}
+            self._redactions.append(facts | {key: _text(body[key]) for key in ("rule", "reason", "by", "before") if key in body})
+        for one in told(chunk.kind, body):
+            if one.id is not None:
+                self._call(chunk, one, body)
 
     def _run(self, chunk: Chunk, body: Mapping[str, Any]) -> None:
         run = chunk.run
@@ -197,34 +195,23 @@ class Survey:
         if isinstance(cost := found.get("cost_usd"), int | float):
             self.cost = (self.cost or 0) + cost
 
-    def _part(self, chunk: Chunk, part: Any) -> None:
-        if type(part) is not dict:
-            return
-        value = cast("dict[str, Any]", part)
-        if value.get("id") is None:
-            return
-        if value.get("type") == "tool_call":
-            self._entry(chunk, value["id"], _text(value.get("name"))).asked += 1
-        elif value.get("type") == "tool_call_response":
-            call = self._calls.get(self._key(chunk, value["id"]))
+    def _call(self, chunk: Chunk, one: Told, body: Mapping[str, Any]) -> None:
+        key = (self._roots.get(chunk.run, chunk.run) if chunk.run else "", _text(one.id))
+        if one.what == "answered":
+            call = self._calls.get(key)
             if call is not None:
                 call.answered += 1
-
-    def _call(self, chunk: Chunk, body: Mapping[str, Any]) -> None:
-        call = self._entry(chunk, body["call_id"], _text(body.get("name")))
-        if chunk.kind == "tool_call":
-            call.started += 1
             return
-        call.closed += 1
-        if body.get("status") == "no_response":
-            reason = _text(body.get("reason") or "not told")
-            self._silent.append({"call": _text(body["call_id"]), "name": call.name, "chunk": chunk.id, "reason": reason})
-
-    def _key(self, chunk: Chunk, name: Any) -> tuple[str, str]:
-        return (self._roots.get(chunk.run, chunk.run) if chunk.run else "", _text(name))
-
-    def _entry(self, chunk: Chunk, name: Any, tool: str) -> _Call:
-        return self._calls.setdefault(self._key(chunk, name), _Call(tool, chunk.id))
+        call = self._calls.setdefault(key, _Call(_text(one.name), chunk.id))
+        if one.what == "asked":
+            call.asked += 1
+        elif one.what == "started":
+            call.started += 1
+        else:
+            call.closed += 1
+            if one.status == "no_response":
+                reason = _text(body.get("reason") or "not told")
+                self._silent.append({"call": key[1], "name": call.name, "chunk": chunk.id, "reason": reason})
 
     def _open_calls(self) -> Iterable[dict[str, Any]]:
         """Calls that nothing in the packet answers; one that was asked in one run and carried out in a later one is answered."""

@@ -46,6 +46,7 @@ from rath_bridge.otel import attributes as make
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
 from rath_bridge.otel.records import SpanEvent, SpanKind, SpanLink, SpanRecord, attribute, clean
+from rath_bridge.verbs.calling import failed
 
 OWN_TRACER: Final = "otel"
 """Origin of ``span`` chunks that a live tracer made: their own provider exports them, so they are not doubled."""
@@ -92,7 +93,7 @@ class SpanFold:
         self._linked = linked
         self._runs: dict[str, _Open] = {}
         self._calls: dict[tuple[str, str], _Open] = {}
-        self._asked: dict[tuple[str, str], tuple[Chunk, _Open, ToolCallPart]] = {}
+        self._asked: dict[tuple[str, str], tuple[Chunk, _Open | None, ToolCallPart]] = {}
         self._seen: set[tuple[str, str]] = set()
         self._taken: set[tuple[str, str]] = set()
         self._conversation, self._line, self._trace = "", "", ""
@@ -257,7 +258,7 @@ class SpanFold:
         body = cast(Message, body)
         if self._content:
             (self._said if run is None else run.said).append(words.message(body))
-        if run is None or body.same_as or body.replaces:
+        if body.same_as or body.replaces:
             return []
         found: list[SpanRecord] = []
         for part in body.parts:
@@ -267,7 +268,7 @@ class SpanFold:
                 found += self._told(chunk, run, part)
         return found
 
-    def _told(self, chunk: Chunk, run: _Open, part: ToolCallResponsePart) -> list[SpanRecord]:
+    def _told(self, chunk: Chunk, run: _Open | None, part: ToolCallResponsePart) -> list[SpanRecord]:
         """A call of which only messages tell (nobody saw the tool run): from the question to the answer, marked as inferred."""
         key = (self._scope(run), cast(str, part.id))
         asked = self._asked.pop(key, None)
@@ -277,9 +278,9 @@ class SpanFold:
         known = ToolCall(name=call.name, arguments=call.arguments, call_id=call.id, basis="inferred")
         name, kind, found = make.tool_call(known, content=self._content)
         span = self._begin(chunk, under, name, kind, found, own=False)
-        self._mark(span, self._replaying or under.replayed)
+        self._mark(span, self._replaying or bool(under and under.replayed))
         result = ToolResult(
-            call_id=part.id, status="error" if part.extra.get("is_error") else "ok", result=part.response, basis="inferred"
+            call_id=part.id, status="error" if failed(part.extra) else "ok", result=part.response, basis="inferred"
         )
         error = make.tool_result(found, result, content=self._content)
         return [self._close(span, chunk.at, chunk.position, error, at.at)]

@@ -15,6 +15,7 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import decode, parsed, references
 from rath_bridge.model.kinds import RESERVED
+from rath_bridge.verbs.calling import told
 
 Fetch = Callable[[Sequence[Digest]], Mapping[Digest, bytes]]
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9 _,;:=@/-]+")
@@ -60,6 +61,8 @@ class Matcher:
     fetch: Fetch
     run_name: Callable[[Chunk], str | None] = lambda _: None
     """Name of the run that a chunk belongs to, where the body does not say who."""
+    call_name: Callable[[Chunk, str], str | None] = lambda _, __: None
+    """Tool of the call that a chunk answers by its id, where it does not say which."""
     _texts: dict[Digest, bool] = field(default_factory=dict[Digest, bool])
     _plain: bytes | None = None
     """A pattern that is plain ASCII words stands in a body's bytes as it is: most chunks need not be read for it."""
@@ -96,20 +99,23 @@ class Matcher:
     def _names_tool(self, chunk: Chunk) -> bool:
         if chunk.kind not in _TOOL_KINDS or chunk.body_bytes is None:
             return False
-        if self._tools and not any(name in chunk.body_bytes.lower() for name in self._tools):
-            return False
         if chunk.kind == "message" and b'"tool_call' not in chunk.body_bytes:
             return False
+        answers = chunk.kind == "tool_result" or b'"tool_call_response"' in chunk.body_bytes  # which need not say whose they are
+        if self._tools and not answers and not any(name in chunk.body_bytes.lower() for name in self._tools):
+            return False
         body = _values(chunk)
-        names = {str(body.get("name", ""))} if chunk.kind in ("tool_call", "tool_result") else set[str]()
-        parts = cast("list[Mapping[str, Any]]", body.get("parts") or ()) if chunk.kind == "message" else []
-        names |= {str(part.get("name", "")) for part in parts if part.get("type") != "text"}
+        calls = list(told(chunk.kind, {**body, "replaces": None, "same_as": None}))  # an edit names its tool as well
+        names = {one.name for one in calls}
         subject = body.get("subject")
         if isinstance(subject, dict):
             names.add(str(cast("dict[str, Any]", subject).get("name", "")))
-        if chunk.kind == "message":
-            names.add(str(body.get("name", "")) if body.get("role") == "tool" else "")
-        return any(name.casefold() in self.wanted.tools for name in names)
+        if chunk.kind == "message" and body.get("role") == "tool":
+            names.add(str(body.get("name", "")))
+        if any(name.casefold() in self.wanted.tools for name in names):
+            return True
+        nameless = [one.id for one in calls if not one.name and isinstance(one.id, str)]
+        return any((self.call_name(chunk, one) or "").casefold() in self.wanted.tools for one in nameless)
 
     def _names_agent(self, chunk: Chunk) -> bool:
         names: set[str] = set()

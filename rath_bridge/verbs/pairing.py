@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.verbs.calling import CALLS, told
 
 _What = Literal["run", "asked", "started", "result"]
 
@@ -35,20 +36,15 @@ def call_events(chunk: Chunk, body: Any) -> list[CallEvent]:
         chunk: The chunk.
         body: Parsed JSON of its body.
     """
-    if chunk.kind not in ("run", "message", "tool_call", "tool_result") or type(body) is not dict:
+    if chunk.kind not in CALLS or type(body) is not dict:
         return []
     value = cast("dict[str, Any]", body)
     found: list[tuple[_What, Any]] = []
     if chunk.kind == "run":
         if value.get("phase") == "begin":
             found.append(("run", value.get("parent")))
-    elif chunk.kind == "message":
-        parts: Any = value.get("parts")
-        if not value.get("same_as") and not value.get("replaces") and isinstance(parts, list):
-            asking = [cast("dict[str, Any]", part) for part in cast("list[Any]", parts) if type(part) is dict]
-            found.extend(("asked", part.get("id")) for part in asking if part.get("type") == "tool_call")
     else:
-        found.append(("started" if chunk.kind == "tool_call" else "result", value.get("call_id")))
+        found.extend((one.what, one.id) for one in told(chunk.kind, value) if one.what != "answered")
     return [
         CallEvent(chunk.id, chunk.position, what, chunk.run, name if name is None or type(name) is str else repr(name))
         for what, name in found

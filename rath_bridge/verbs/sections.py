@@ -6,7 +6,7 @@ transcript. The cost follows the chunks that only one side holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -16,10 +16,11 @@ from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef, dumps, escape
-from rath_bridge.model.kinds import Checkpoint, Inference, Message, Run, ToolCall, ToolResult, Usage
+from rath_bridge.model.kinds import Checkpoint, Inference, Run, ToolResult, Usage
 from rath_bridge.model.parts import BlobPart, Part, TextPart, ToolCallPart, ToolCallResponsePart, part_to_json
 from rath_bridge.model.trees import read_map
 from rath_bridge.store.protocol import Reader
+from rath_bridge.verbs.calling import What, told
 from rath_bridge.verbs.changes import ABSENT, Path, difference, opcodes, path_text, plain
 from rath_bridge.verbs.lineage import newest_first
 from rath_bridge.verbs.matching import framework
@@ -181,25 +182,21 @@ def tool_calls(chunks: Sequence[Chunk], base: Digest | None, reader: Reader) -> 
     wanted = {one.run for one in chunks if one.kind in ("message", "tool_call", "tool_result") and one.run is not None}
     around = reversed(_begun(chunks, wanted, base, reader).values())
     for call in calls([*around, *chunks]):
-        place = by_id.get(call.started or call.asked or call.result or call.answered or "")
+        place = by_id.get(call.begun or call.ended or "")
         values: dict[str, Any] = {"name": call.name, "status": call.status}
-        if (arguments := _arguments(place, call.call_id)) is not ABSENT:
+        if (arguments := _said(place, call.call_id, ("started", "asked"))) is not ABSENT:
             values["arguments"] = arguments
-        answer = by_id.get(call.result or call.answered or "")
-        if answer is not None and answer.body_bytes is not None:
-            values["result"] = _value(_result(answer, call.call_id))
+        if (result := _said(by_id.get(call.ended or ""), call.call_id, ("result", "answered"))) is not ABSENT:
+            values["result"] = _value(result)
         found.append(Fact(values, place))
     return found
 
 
-def _arguments(chunk: Chunk | None, call_id: str) -> Any:
+def _said(chunk: Chunk | None, call_id: str, what: Collection[What]) -> Any:
+    """What a chunk says of a call: its arguments, or its result."""
     if chunk is None or chunk.body_bytes is None:
         return ABSENT
-    body = chunk.body
-    if isinstance(body, ToolCall):
-        return body.arguments
-    parts = body.parts if isinstance(body, Message) else ()
-    return next((part.arguments for part in parts if isinstance(part, ToolCallPart) and part.id == call_id), ABSENT)
+    return next((one.value for one in told(chunk.kind, chunk.values) if one.id == call_id and one.what in what), ABSENT)
 
 
 def _value(result: Any) -> Any:
@@ -208,14 +205,6 @@ def _value(result: Any) -> Any:
         return orjson.loads(result) if isinstance(result, str) else result
     except orjson.JSONDecodeError:
         return result
-
-
-def _result(chunk: Chunk, call_id: str) -> Any:
-    body = chunk.body
-    if isinstance(body, ToolResult):
-        return body.result if body.error is None else body.error
-    parts = body.parts if isinstance(body, Message) else ()
-    return next((part.response for part in parts if isinstance(part, ToolCallResponsePart) and part.id == call_id), None)
 
 
 # ---------------------------------------------------------------- state

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Compaction, Inference, Message, Run, SessionStart, ToolCall, ToolResult, Usage
-from rath_bridge.model.parts import Part, ToolCallPart, ToolCallResponsePart
+from rath_bridge.model.encoding import decode
+from rath_bridge.model.kinds import Compaction, Inference, Message, Run, SessionStart, Usage
+from rath_bridge.model.parts import Part
+from rath_bridge.verbs.calling import CALLS, Call, CallFold
+
+__all__ = [
+    "CALLS", "TRANSCRIPT", "Call", "TranscriptMessage", "calls", "pending", "renamed", "top_runs", "transcript", "usage",
+]  # fmt: skip
 
 TRANSCRIPT: Final = frozenset({"session", "run", "message", "compaction"})
 """Kinds that `transcript` looks at."""
-CALLS: Final = frozenset({"run", "message", "tool_call", "tool_result"})
-"""Kinds that `calls` looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,99 +141,16 @@ def _old_names(chunks: Sequence[Chunk]) -> dict[int, list[Digest]]:
     return found
 
 
-@dataclass(slots=True)
-class Call:
-    """One tool call through its life, folded from the chunks that tell of it."""
-
-    scope: str
-    """The top-level run in which its id is unique; empty outside of runs."""
-    call_id: str
-    name: str
-    asked: Digest | None = None
-    """The message chunk in which a model asked."""
-    started: Digest | None = None
-    """The ``tool_call`` chunk."""
-    result: Digest | None = None
-    """The ``tool_result`` chunk."""
-    answered: Digest | None = None
-    """The message chunk that carries the answer."""
-    status: str = "pending"
-    """``pending``, ``ok``, ``error`` or ``no_response``."""
-    extra: list[Digest] = field(default_factory=list[Digest])
-    """Further ``tool_result`` chunks: a fault (law 8)."""
-
-
 def calls(chunks: Sequence[Chunk]) -> list[Call]:
-    """Pair calls with results along a line (law 8), in order of first appearance.
-
-    Ids are scoped by top-level run, and an id that is used again after its call was closed is another call. A call that was asked
-    for in one run and left open, and is carried out in a later one that did not ask for it (an approval, a resumed run), is one call.
-    """
-    roots = top_runs(chunks)
-    found: list[Call] = []
-    latest: dict[tuple[str, str], Call] = {}
-
-    def see(chunk: Chunk, call_id: str, name: str, *, fresh: bool) -> Call:
-        scope = roots.get(chunk.run, chunk.run) if chunk.run else ""
-        call = latest.get((scope, call_id))
-        if call is None or fresh:
-            call = Call(scope, call_id, name)
-            found.append(call)
-            latest[scope, call_id] = call
-        return call
-
-    def last(chunk: Chunk, call_id: str) -> Call | None:
-        return latest.get((roots.get(chunk.run, chunk.run) if chunk.run else "", call_id))
-
-    def left_open(call_id: str) -> Call | None:
-        return next((call for call in reversed(found) if call.call_id == call_id and call.status == "pending"), None)
-
+    """Pair calls with results along a line (law 8), in order of first appearance; see `rath_bridge.verbs.calling`."""
+    fold = CallFold(top_runs(chunks))
     for chunk in chunks:
-        if chunk.kind not in ("message", "tool_call", "tool_result") or chunk.body_bytes is None:
+        data = chunk.body_bytes
+        if data is None or chunk.kind == "run" or chunk.kind not in CALLS:
             continue
-        body = chunk.body
-        if isinstance(body, Message):
-            if body.same_as or body.replaces:
-                continue
-            for part in body.parts:
-                if isinstance(part, ToolCallPart) and part.id is not None:
-                    call = last(chunk, part.id)
-                    call = see(chunk, part.id, part.name, fresh=call is not None and call.asked is not None)
-                    call.asked = chunk.id
-                elif isinstance(part, ToolCallResponsePart) and part.id is not None:
-                    call = last(chunk, part.id) or left_open(part.id)
-                    if call is not None and call.answered is None:
-                        call.answered = chunk.id
-                        if call.status == "pending":
-                            call.status = "error" if part.extra.get("is_error") else "ok"
-        elif isinstance(body, ToolCall) and body.call_id is not None:
-            call = last(chunk, body.call_id)
-            call = see(chunk, body.call_id, body.name, fresh=call is not None and call.started is not None)
-            call.started = chunk.id
-        elif isinstance(body, ToolResult) and body.call_id is not None:
-            call = last(chunk, body.call_id) or see(chunk, body.call_id, body.name or "", fresh=True)
-            if call.result is not None:
-                call.extra.append(chunk.id)
-            else:
-                call.result, call.status = chunk.id, body.status
-    return _resumed(found)
-
-
-def _resumed(found: list[Call]) -> list[Call]:
-    """Join each call that was carried out where nobody asked for it to the open one that asked, in an earlier run."""
-    asking: dict[tuple[str, str], Call] = {}
-    kept: list[Call] = []
-    for call in found:
-        before = asking.get((call.call_id, call.name))
-        if call.asked is None and before is not None and before.scope != call.scope and before.status == "pending":
-            before.started = before.started or call.started
-            before.result, before.answered, before.status = call.result, call.answered, call.status
-            before.extra += call.extra
-            continue
-        if call.asked is not None:
-            asking[call.call_id, call.name] = call
-        kept.append(call)
-    return kept
+        if chunk.kind != "message" or b'"tool_call' in data:
+            fold.feed(chunk, decode(data, None, f"chunk {chunk.id[:16]}"))
+    return fold.calls()
 
 
 def pending(chunks: Sequence[Chunk]) -> tuple[Call, ...]:

@@ -11,6 +11,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.model import kinds, parts
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.encoding import BlobRef, TreeRef
+from rath_bridge.verbs.calling import failed
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.jsonable import jsonable
 
@@ -87,7 +88,7 @@ def part_words(part: parts.Part) -> str:
     if isinstance(part, parts.ToolCallPart):
         return f"→ {call_words(part.name, part.arguments)}"
     if isinstance(part, parts.ToolCallResponsePart):
-        return f"← {value_words(part.response)}"
+        return f"← {'failed: ' if failed(part.extra) else ''}{value_words(part.response)}"
     if isinstance(part, parts.BlobPart):
         return f"[{one_line(part.mime_type or part.modality, 60)}, {size(len(part.content))}]"
     if isinstance(part, parts.FilePart):

@@ -9,14 +9,19 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from rath_bridge.errors import RathError
+from rath_bridge.errors import NotFoundError, RathError
 from rath_bridge.model.chunk import Chunk, Key, draft
 from rath_bridge.model.kinds import Checkpoint
 from rath_bridge.session import Session
+from rath_langgraph.deltas import away, whole
 from rath_langgraph.followed import FollowedSaver
+from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import origin
 from rath_langgraph.saved import last_checkpoint
+from rath_langgraph.serde import RathSerializer
+from rath_langgraph.state import checkpoint_body, read_state
 from rath_langgraph.threads import FRAMEWORK, Threads
+from rath_langgraph.upkeep import delta_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,9 @@ class Carried:
         return {**cast(Any, self.found.metadata), "source": "fork"}
 
 
-def carried(session: Session, saver: BaseCheckpointSaver[Any], thread_id: str, known: CheckpointTuple | None) -> Carried | None:
+def carried(
+    session: Session, saver: BaseCheckpointSaver[Any], thread_id: str, known: CheckpointTuple | None, channels: Mapping[str, Any]
+) -> Carried | None:
     """Let a thread begin, or go on, at the newest checkpoint of a line: no value is stored again.
 
     Args:
@@ -58,6 +65,7 @@ def carried(session: Session, saver: BaseCheckpointSaver[Any], thread_id: str, k
         saver: The graph's checkpointer.
         thread_id: The thread in which the graph will run on it.
         known: The thread's newest checkpoint so far.
+        channels: The graph's.
 
     Returns:
         What is left to do, or None where the thread has the line's state, or the line has none.
@@ -71,12 +79,14 @@ def carried(session: Session, saver: BaseCheckpointSaver[Any], thread_id: str, k
     if body.checkpoint_id is None or (before is not None and before >= body.checkpoint_id):
         return None
     try:
-        found = last_checkpoint(session, chunks)
+        last = last_checkpoint(session, chunks)
+        names = away(last, channels)
+        found = whole(last, channels, _histories(session, last, names)) if names else last
     except RathError:  # under another serde (encrypted, say): what was said is handed over, no more
         return None
     where = {"thread_id": thread_id, "checkpoint_ns": ""}
     if session.store.backend.lookup(Key(FRAMEWORK, thread_id, "", body.checkpoint_id)) is None:
-        _adopt(session, chunk, thread_id, before)
+        _adopt(session, chunk, thread_id, before, found if found is not last else None)
     writes: dict[str, list[tuple[str, Any]]] = {}
     for task_id, channel, value in found.pending_writes or ():
         writes.setdefault(task_id, []).append((channel, value))
@@ -94,11 +104,27 @@ def _is_root(chunk: Chunk) -> bool:
     return not body.namespace and body.state is not None
 
 
-def _adopt(session: Session, chunk: Chunk, thread_id: str, before: str | None) -> None:
+def _histories(session: Session, found: CheckpointTuple, names: Sequence[str]) -> Mapping[str, Any]:
+    """What leads to a checkpoint's delta channels, read in the thread that it was put in."""
+    place = (found.config.get("configurable") or {})["thread_id"], "", found.checkpoint["id"]
+    if session.store.backend.lookup(Key(FRAMEWORK, *place)) is None:
+        raise NotFoundError(f"checkpoint {place[2]} of thread {place[0]!r} is not there any more")
+    return delta_history(Threads(session.store), RathSerializer(), *place, names)
+
+
+def _adopt(session: Session, chunk: Chunk, thread_id: str, before: str | None, changed: CheckpointTuple | None) -> None:
     """The same checkpoint in another thread: its values stand in the store already, its messages on the line."""
     threads = Threads(session.store, session.name)
     line = threads.line(thread_id, "")
-    body = replace(cast(Checkpoint, chunk.body), parent_checkpoint_id=before, source="fork")
+    body, encoder = cast(Checkpoint, chunk.body), Encoder(RathSerializer())
+    if changed is None:
+        body = replace(body, parent_checkpoint_id=before, source="fork")
+    else:  # the writes that its delta channels are made of stay with the other thread
+        facts = {**cast(Any, changed.metadata), "source": "fork"}
+        body, _ = checkpoint_body(
+            "", before, changed.checkpoint, facts, encoder, read_state(body, session.store.backend.objects), ()
+        )
     key = Key(FRAMEWORK, thread_id, "", body.checkpoint_id or "")
     with line.lock:
-        threads.append(line, threads.home(line), [draft(body, run=line.run, origin=origin(), keys=(key,))])
+        made = draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=(key,))
+        threads.append(line, threads.home(line), [made])

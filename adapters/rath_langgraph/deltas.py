@@ -112,8 +112,54 @@ def unfold(
     return found
 
 
+def away(found: CheckpointTuple | None, channels: Mapping[str, Any]) -> list[str]:
+    """The delta channels whose values a checkpoint does not hold itself.
+
+    Args:
+        found: The checkpoint.
+        channels: The graph's.
+    """
+    if found is None:
+        return []
+    from langgraph.channels.delta import DeltaChannel  # pyright: ignore[reportMissingTypeStubs]
+
+    values, versions = found.checkpoint["channel_values"], found.checkpoint["channel_versions"]
+    deltas = [name for name, channel in channels.items() if isinstance(channel, DeltaChannel)]
+    return [name for name in deltas if name not in values and name in versions]
+
+
+def whole(found: CheckpointTuple, channels: Mapping[str, Any], histories: Mapping[str, Any]) -> CheckpointTuple:
+    """A checkpoint whose delta channels are stored whole, as LangGraph itself stores them where a branch begins.
+
+    Args:
+        found: The checkpoint.
+        channels: The graph's, which know their reducers.
+        histories: The writes that lead to it, as ``get_delta_channel_history`` tells them.
+    """
+    made = {name: _DeltaSnapshot(rebuilt(channels[name], history)) for name, history in histories.items()}
+    facts: dict[str, Any] = {**found.metadata}
+    counters: dict[str, Any] = facts.pop(COUNTERS, None) or {}
+    left = {name: counts for name, counts in counters.items() if name not in made}
+    return found._replace(
+        checkpoint=cast(Any, {**found.checkpoint, "channel_values": {**found.checkpoint["channel_values"], **made}}),
+        metadata=cast(Any, {**facts, **({COUNTERS: left} if left else {})}),
+    )
+
+
+def rebuilt(channel: Any, history: Mapping[str, Any]) -> Any:
+    """What a delta channel holds behind a history, by its own reducer."""
+    made = channel.from_checkpoint(history.get("seed"))
+    made.replay_writes(history["writes"])
+    return made.get()
+
+
+def unwrapped(value: Any) -> Any:
+    """A channel's value, also where it was stored whole in between."""
+    return value.value if isinstance(value, _DeltaSnapshot) else value
+
+
 def _loaded(seed: Any, encoder: Encoder) -> Unfolded | None:
-    value: Any = seed.value if isinstance(seed, _DeltaSnapshot) else seed
+    value = unwrapped(seed)
     if value is None:
         return Unfolded((), ())
     if not _said(value):

@@ -29,6 +29,7 @@ from rath_bridge.session import Store
 from rath_bridge.store.protocol import Backend
 from rath_bridge.verbs.transcript import transcript
 from rath_langgraph.compare import compare_key
+from rath_langgraph.deltas import rebuilt, unwrapped
 from rath_langgraph.items import Encoder
 from rath_langgraph.lift import difference, feed_items, ids_of, message_channel
 from rath_langgraph.native import encode_chunks
@@ -179,9 +180,7 @@ class StateMerger:
             return spec.from_checkpoint(held).get()
         where: Any = {"thread_id": side.thread_id, "checkpoint_ns": "", "checkpoint_id": side.body.checkpoint_id}
         history = self._saver.get_delta_channel_history(config={"configurable": where}, channels=[name])[name]
-        made = spec.from_checkpoint(history.get("seed"))
-        made.replay_writes(history["writes"])
-        return made.get()
+        return rebuilt(spec, history)
 
     # ---------------------------------------------------------------- sides
 
@@ -218,14 +217,14 @@ class StateMerger:
         """Chunks for the messages that the merged state has and ours had not; each names theirs as what it stands for."""
         assert one.chunk is not None
         assert other.chunk is not None
-        feed = message_channel(merged)
+        feed = message_channel({name: unwrapped(value) for name, value in merged.items()})
         if feed is None:
             return
-        before, after = feed_items(one.state.values.get(feed)), feed_items(state.values.get(feed))
-        items: Sequence[BaseMessage] = merged[feed]
-        olds: list[Any] = list(one.values.get(feed) or [])
+        items: Sequence[BaseMessage] = unwrapped(merged[feed])
+        before, olds = self._listed(one, feed, encoder)
+        after = feed_items(state.values.get(feed)) or [encoder.item(item) for item in items]
         found = difference(before, after, lambda: ids_of(items), lambda places: ids_of([olds[i] for i in places]))
-        ours, theirs = self._chunks(one, feed), self._chunks(other, feed)
+        ours, theirs = self._chunks(one, feed, encoder), self._chunks(other, feed, encoder)
         for said in found.said:
             item, name = items[said.place], after[said.place]
             stands = tuple(theirs[name] for _ in (0,) if name in theirs)
@@ -240,10 +239,18 @@ class StateMerger:
         if dropped:
             yield draft(Compaction(dropped=dropped, reason="removed"), run=one.chunk.run, origin=origin())
 
-    def _chunks(self, side: _Side, feed: str) -> dict[bytes, Digest]:
+    def _listed(self, side: _Side, feed: str, encoder: Encoder) -> tuple[Sequence[bytes], list[Any]]:
+        """The messages of a channel, with the digests of their bytes."""
+        spec: Any = (self._channels or {}).get(feed)
+        if not isinstance(spec, DeltaChannel):
+            return feed_items(side.state.values.get(feed)), cast("list[Any]", side.values.get(feed) or [])
+        messages = cast("list[Any]", self._rebuilt(feed, cast("DeltaChannel[Any]", spec), side) or [])
+        return [encoder.item(item) for item in messages], messages
+
+    def _chunks(self, side: _Side, feed: str, encoder: Encoder) -> dict[bytes, Digest]:
         """The message chunk of each item of a channel: by its bytes, else by what it says."""
         assert side.chunk is not None
-        items, messages = feed_items(side.state.values.get(feed)), cast("list[Any]", side.values.get(feed) or [])
+        items, messages = self._listed(side, feed, encoder)
         chunks = list(self._backend.line(side.chunk.id))
         natives = {(entry.chunk.native_ref or {}).get("digest"): entry.id for entry in transcript(chunks)}
         _, report = encode_chunks(chunks)

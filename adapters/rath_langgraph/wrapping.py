@@ -23,6 +23,7 @@ from rath_bridge.session import Session, Store
 from rath_langgraph.carry import carried
 from rath_langgraph.compare import compare_key
 from rath_langgraph.decode import decode
+from rath_langgraph.deltas import away, unwrapped, whole
 from rath_langgraph.encode import encode
 from rath_langgraph.followed import FollowedSaver
 from rath_langgraph.merging import StateMerger
@@ -113,10 +114,12 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
             found = saver.get_tuple(settings) if saver else None
-            plan = carried(session, saver, thread_id, found) if saver else None
+            plan = carried(session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:
                 plan.tell(saver)
                 found = saver.get_tuple(settings)
+            if saver is not None and found is not None and (names := away(found, _any(self).channels)):
+                found = whole(found, _any(self).channels, saver.get_delta_channel_history(config=found.config, channels=names))
             known = _known(found, messages, report)
             fresh = [message for index, message in enumerate(messages) if index not in known]
             token = handed.set(_rows(report, known))
@@ -136,10 +139,13 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         saver, thread_id = self._saver(), _thread(settings)
         with record(session.store, session.name):
             found = await saver.aget_tuple(settings) if saver else None
-            plan = await in_thread(carried, session, saver, thread_id, found) if saver else None
+            plan = await in_thread(carried, session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:
                 await plan.atell(saver)
                 found = await saver.aget_tuple(settings)
+            if saver is not None and found is not None and (names := away(found, _any(self).channels)):
+                told = await saver.aget_delta_channel_history(config=found.config, channels=names)
+                found = whole(found, _any(self).channels, told)
             known = _known(found, messages, report)
             fresh = [message for index, message in enumerate(messages) if index not in known]
             token = handed.set(_rows(report, known))
@@ -237,7 +243,7 @@ def wrap(
 
 def _known(found: CheckpointTuple | None, messages: list[BaseMessage], report: LossReport) -> set[int]:
     """Places of messages that the thread's last checkpoint holds."""
-    held: list[Any] = (found.checkpoint["channel_values"].get("messages") if found else None) or []
+    held: list[Any] = unwrapped(found.checkpoint["channel_values"].get("messages") if found else None) or []
     aligned = align(report.manifest, [compare_key(item) for item in held if isinstance(item, BaseMessage)])
     chunks = {name for name in aligned if name is not None}
     last = max((entry.position for entry in report.manifest if entry.chunk in chunks), default=-1)

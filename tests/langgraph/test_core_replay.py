@@ -265,8 +265,7 @@ def on(app: Any, session: Session, text: str) -> Session:
     return done.latest()
 
 
-# A delta channel's messages are in no checkpoint: test_merging.py forks and merges those as threads.
-@pytest.mark.parametrize("name", [name for name in CASES if name != "delta"])
+@pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_graph_is_forked_and_merged(store: Store, name: str) -> None:
     app = wrap(CASES[name].make(), store, checkpointer=None if name == "own-checkpointer" else "rath")
     begun = on(app, store.create("ticket"), "go")

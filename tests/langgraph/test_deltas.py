@@ -23,7 +23,7 @@ from langgraph.types import Overwrite
 
 import rath_bridge as rb
 from rath_bridge.session import Session, Store
-from rath_langgraph import RathSaver, import_thread
+from rath_langgraph import RathSaver, import_thread, wrap
 from tests.langgraph.graphs import thread
 from tests.langgraph.test_saver import _Xor  # pyright: ignore[reportPrivateUsage]
 from tests.langgraph.test_upkeep import delta
@@ -198,3 +198,32 @@ def test_with_a_serde_that_encrypts_nothing_is_said(store: Store) -> None:
     saver = RathSaver(store, serde=EncryptedSerializer(_Xor()))
     slow(checkpointer=saver).invoke({"messages": [HumanMessage("secret")]}, thread())
     assert said(store.session("langgraph/1")) == {}
+
+
+def goes_on(app: Any, session: Session, text: str) -> Session:
+    return app(session.append(rb.message("user", text))).latest()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["rath", "own-checkpointer"])
+@pytest.mark.parametrize("every", [2, 100])
+def test_a_session_is_forked_merged_and_goes_on(store: Store, every: int, own: bool) -> None:
+    app = wrap(slow(every=every, checkpointer=InMemorySaver() if own else None), store, checkpointer=None if own else "rath")
+    begun = goes_on(app, store.create("ticket"), "one")
+    theirs = goes_on(app, begun.fork("try-b"), "theirs")
+    ours = goes_on(app, begun, "ours")
+    assert texts(theirs) == ["one", "ok: one", "theirs", "ok: theirs"]
+    assert [m.content for m in held(app, theirs.name)] == texts(theirs)
+    merged = ours.merge(theirs, strategy="state", merge_state=app.merge_state)
+    assert texts(merged) == [*texts(ours), "theirs", "ok: theirs"]
+    again = goes_on(app, merged, "on")
+    assert [m.content for m in held(app, "ticket")] == texts(again) == [*texts(merged), "on", "ok: on"]
+    assert again.fsck() == []
+
+
+async def test_a_session_that_another_framework_went_on_with_comes_back(store: Store) -> None:
+    app = wrap(slow(), store, checkpointer="rath")
+    session = await app.acall(store.create("ticket").append(rb.message("user", "one")))
+    session = session.latest().append(rb.message("assistant", "from elsewhere"), rb.message("user", "two"))
+    session = await app.acall(session)
+    wanted = ["one", "ok: one", "from elsewhere", "two", "ok: two"]
+    assert texts(session) == [m.content for m in held(app, "ticket")] == wanted

@@ -154,7 +154,7 @@ class Recorder:
         self.store, self.name = session.store.bound(), session.name  # the background writer has no context of its own
         self._session: Session | None = replace(session, store=self.store)
         self._limit = spool
-        self._queue: deque[Draft | Callable[[], Draft]] = deque()
+        self._queue: deque[Draft | Callable[[], Draft | None] | None] = deque()
         self._lost = 0
         self._down_until = 0.0
         self._last_error: Exception | None = None
@@ -163,6 +163,7 @@ class Recorder:
         self._lock = RLock()  # held while the store is written
         self._gate = Lock()  # held for moments: an observer never waits for a store that is slow or down
         self._wake = Condition()
+        self._nudged = False
         self._thread: tuple[int, Thread] | None = None
         self.closed = False
         self._unattributed: RunHandle | None = None
@@ -226,12 +227,12 @@ class Recorder:
             return None
         return item if self._enqueue(item) else None
 
-    def defer(self, make: Callable[[], Draft]) -> bool:
+    def defer(self, make: Callable[[], Draft | None]) -> bool:
         """Queue a chunk that is built by the background writer, off the user's thread; a failure is a counted gap.
 
         Args:
             make: Builds the draft (with `draft`), on another thread and later: it must hold copies of what may change, and
-                look at nothing ambient.
+                look at nothing ambient. None where it only prepared what a later one needs.
 
         Returns:
             False where the spool is full: it is lost to a gap.
@@ -240,6 +241,14 @@ class Recorder:
             RecorderError: It failed, and this recorder is ``strict`` (which builds at once).
         """
         return self._enqueue(self._made(make) if self.strict else make)
+
+    def nudge(self) -> None:
+        """Have the background writer write what is queued now: the caller is about to wait for something else."""
+        writer = self._writer()
+        if writer._queue:
+            with writer._wake:
+                writer._nudged = True
+                writer._wake.notify_all()
 
     def draft(
         self,
@@ -460,7 +469,7 @@ class Recorder:
 
     # ---------------------------------------------------------------- inside
 
-    def _enqueue(self, item: Draft | Callable[[], Draft]) -> bool:
+    def _enqueue(self, item: Draft | Callable[[], Draft | None] | None) -> bool:
         writer = self._writer()
         if writer is not self:
             return writer._enqueue(item)
@@ -479,7 +488,7 @@ class Recorder:
             self._start()
         return True
 
-    def _made(self, make: Callable[[], Draft]) -> Draft:
+    def _made(self, make: Callable[[], Draft | None]) -> Draft | None:
         try:
             return make()
         except Exception as error:
@@ -506,7 +515,9 @@ class Recorder:
     def _work(self) -> None:
         while not self.closed:
             with self._wake:
-                self._wake.wait(INTERVAL)
+                if not self._nudged:
+                    self._wake.wait(INTERVAL)
+                self._nudged = False
             if self._queue:
                 with self._lock:
                     self._drain(raise_errors=False)
@@ -532,9 +543,11 @@ class Recorder:
             waiting = list(self._queue)
         batch: list[Draft] = []
         for index, item in enumerate(waiting):  # made once: after a failure, the same draft is sent again
-            batch.append(item if isinstance(item, Draft) else self._made(item))
-            if batch[index] is not item:
-                self._queue[index] = batch[index]
+            made = item if item is None or isinstance(item, Draft) else self._made(item)
+            if made is not item:
+                self._queue[index] = made
+            if made is not None:
+                batch.append(made)
         try:
             # After a failure, the last attempt may have been committed although its answer was lost.
             fresh = self._not_yet_standing(batch) if self._retrying else batch
@@ -557,7 +570,7 @@ class Recorder:
                 raise RecorderError(f"recording to {self.name} failed: {error}") from error
             return False
         with self._gate:
-            for _ in batch:
+            for _ in waiting:
                 self._queue.popleft()
         self._retrying, self._last_error = False, None
         return True

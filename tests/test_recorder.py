@@ -579,3 +579,31 @@ def test_a_deferred_chunk_is_built_once_and_stands_in_its_place(store: Store) ->
     assert [body.text for body in bodies if isinstance(body, Note)] == ["before", "deferred", "behind"]
     assert [body.count for body in bodies if isinstance(body, Gap)] == [1]
     assert made == ["now"]
+
+
+def test_what_is_deferred_may_prepare_only_and_is_done_once_though_the_store_is_down(store: Store) -> None:
+    flaky, done = Flaky(store.backend), list[str]()
+    recorder = Recorder.late(Store(flaky), "s")  # type: ignore[arg-type]
+    flaky.down = True
+    recorder.emit(Note(text="before"))
+    recorder.defer(lambda: done.append("prepared"))
+    recorder.defer(lambda: recorder.draft(Note(text="after " + done[0])))
+    assert not recorder.flush()
+    flaky.down = False
+    recorder.close()
+    assert [c.body.text for c in store.session("s") if isinstance(c.body, Note)] == ["before", "after prepared"]
+    assert done == ["prepared"]
+
+
+def test_a_nudged_recorder_writes_while_its_caller_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "INTERVAL", 3600.0)
+    with rb.record(store, "s") as recorder:
+        for text in ("one", "two"):
+            recorder.emit(Note(text=text))
+            recorder.nudge()
+            for _ in range(1000):
+                if any(isinstance(c.body, Note) and c.body.text == text for c in store.session("s")):
+                    break
+                time.sleep(0.01)
+            else:
+                pytest.fail("nobody wrote it")

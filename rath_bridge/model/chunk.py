@@ -176,9 +176,18 @@ def draft_of(
             raise EncodeError("keys", f"{key!r:.100}", "all parts of a key are texts")
     blobs: dict[Digest, bytes] = {**objects} if objects else {}
     values["nonce"] = nonce or urandom(16).hex()
-    data = small(values, plain=plain) if native is None else None
+    data = small(values, plain=plain)
+    if data is not None and native is not None:
+        data = dumps({**values, "native": _native(native, blobs)})
+        if b"null" in data or data.count(b"$") != 1:  # somebody has changed a value meanwhile, or the three texts are odd
+            data = None
     if data is None:
-        data = _encoded(values, blobs, native)
+        escaped = escape(values, blobs)
+        if "$rath" in escaped:
+            raise EncodeError(
+                "body", "a field whose name is no plain text", "fields of a body are named by text other than '$rath'"
+            )
+        data = dumps({**escaped, "native": _native(native, blobs)} if native is not None else escaped)
     return Draft(
         kind,
         data,
@@ -193,22 +202,17 @@ def draft_of(
     )
 
 
-def _encoded(values: dict[str, Any], blobs: dict[Digest, bytes], native: Native | None) -> bytes:
-    escaped = escape(values, blobs)
-    if "$rath" in escaped:
-        raise EncodeError("body", "a field whose name is no plain text", "fields of a body are named by text other than '$rath'")
-    if native is not None:
-        name = digest(native.data)
-        blobs[name] = native.data
-        escaped["native"] = {
-            "$rath": "native",
-            "digest": name,
-            "size": len(native.data),
-            "framework": native.framework,
-            "version": native.version,
-            "codec": native.codec,
-        }
-    return dumps(escaped)
+def _native(native: Native, blobs: dict[Digest, bytes]) -> dict[str, Any]:
+    name = digest(native.data)
+    blobs[name] = native.data
+    return {
+        "$rath": "native",
+        "digest": name,
+        "size": len(native.data),
+        "framework": native.framework,
+        "version": native.version,
+        "codec": native.codec,
+    }
 
 
 _NONE: Final[Mapping[Digest, bytes]] = MappingProxyType({})

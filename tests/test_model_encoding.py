@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.digests import digest
-from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, TreeRef, decode, encode, references, small
+from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, Encoded, TreeRef, decode, encode, encoded, references, small
 from rath_bridge.testing import same, strategies
 
 
@@ -50,6 +50,38 @@ def test_most_small_values_take_one_step() -> None:
     for _ in range(190):
         wide = [wide]
     assert small(wide) == encode(wide)[0]
+
+
+@given(strategies.values(), strategies.values())
+@example({"$ref": "#/$defs/x", "default": None}, {"a": None})
+@example({"$rath": 1}, 1)
+@example({"a": "x" * 600}, 1)
+@example({"a": "x" * 200, "b": "y" * 300}, "z" * 500)
+def test_what_was_encoded_before_is_the_same_bytes(often: Any, rest: Any) -> None:
+    ref = TreeRef("0" * 64, 3)
+    plain = {"in": ref, "a": often, "b": {"c": often, "d": rest}, "e": BlobRef("1" * 64, 3, "$null")}
+    held = encoded(often)
+    spliced = {"in": ref, "a": held, "b": {"c": held, "d": rest}, "e": BlobRef("1" * 64, 3, "$null")}
+    assert encode(spliced) == encode(plain)
+    for value in (spliced, {"in": ref, "a": held, "b": rest}):
+        one_step = small(value, plain=True)
+        assert one_step is None or (one_step, {}) == encode(value)
+
+
+def test_a_body_with_references_and_what_was_encoded_before_takes_one_step() -> None:
+    tools = encoded([{"name": "pay", "parameters": {"$ref": "#/$defs/x", "default": None, "about": "x" * 500}}])
+    assert type(tools) is Encoded
+    value = {"input": TreeRef("0" * 64, 3), "request": {"tools": tools}, "output": ["y" * 200]}
+    assert small(value, plain=True) == encode(value)[0]
+    assert small({"request": {"tools": tools}, "user": "$"}, plain=True) is None
+    assert small({"request": {"tools": tools}, "nan": float("nan")}, plain=True) is None
+
+
+def test_nothing_is_nested_too_deep_by_what_was_encoded_before() -> None:
+    deep: Any = 0
+    for _ in range(MAX_DEPTH - 2):
+        deep = [deep]
+    assert encoded(deep) is deep
 
 
 class Colour(StrEnum):

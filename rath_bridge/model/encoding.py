@@ -76,6 +76,16 @@ class TreeRef:
         return {"$rath": "tree", "digest": self.digest, "count": self.count, "form": self.form}
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value that was encoded before and is taken as it is: tools that are offered with every model call are the same bytes.
+
+    Made by `encoded`; it brings no blobs.
+    """
+
+    data: bytes
+
+
 def dumps(value: Any) -> bytes:
     """Serialise a value that is already escaped: sorted keys, UTF-8, no spaces."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -99,8 +109,40 @@ _SMALL: Final = (
     orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
 )  # fmt: skip
-_MOST: Final = 400
-"""Bytes in which nothing is as long as a blob, and nothing nested deeper than is kept."""
+_FLAT: Final = 400
+"""Bytes in which nothing is nested deeper than is kept."""
+
+
+def encoded(value: Any) -> Any:
+    """Encode a value that comes again and again; the value itself where it needs blobs, or holds what JSON cannot."""
+    blobs: Blobs = {}
+    try:
+        data = dumps(escape(value, blobs, depth=_MARGIN))
+    except EncodeError:
+        return value
+    return value if blobs or b"$rath" in data else Encoded(data)
+
+
+_MARGIN: Final = 16
+"""Levels of a body above what was encoded before."""
+
+
+class _Spliced:
+    """What `small` puts in that is no plain JSON type, and what of it `small` must not mistake for something else."""
+
+    def __init__(self) -> None:
+        self.size = self.dollars = self.nulls = 0
+
+    def __call__(self, value: Any) -> Any:
+        if type(value) is Encoded:
+            self.size += len(value.data)
+            self.dollars += value.data.count(b"$")
+            self.nulls += value.data.count(b"null")
+            return orjson.Fragment(value.data)
+        if type(value) is TreeRef or type(value) is BlobRef:
+            self.dollars += 1
+            return value.to_json()
+        raise TypeError
 
 
 def small(value: Any, *, plain: bool = False) -> bytes | None:
@@ -109,12 +151,16 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
     The same bytes as `encode` makes.
 
     Args:
-        value: As for `encode`.
+        value: As for `encode`, or with values that were `encoded` before in it.
         plain: The caller knows that all types are JSON's own: no enum, no UUID, which would be taken for what they hold.
     """
+    spliced = _Spliced()
     try:
-        data = orjson.dumps(value, option=_SMALL)
-        if len(data) >= _MOST or b"$" in data or b"null" in data:  # "$rath"; NaN is written as null
+        data = orjson.dumps(value, spliced, _SMALL)
+        size = len(data) - spliced.size
+        if size >= INLINE_LIMIT or data.count(b"$") != spliced.dollars or data.count(b"null") != spliced.nulls:
+            return None  # a blob, perhaps; "$rath"; NaN, which is written as null
+        if size >= _FLAT and data.count(b"[") + data.count(b"{") > MAX_DEPTH - _MARGIN:
             return None
         if not plain:
             marshal.dumps(value)  # refuses whatever is not exactly of a built-in type
@@ -147,6 +193,8 @@ def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:
         return _escape_bytes("bytes", value, blobs)
     if kind is BlobRef or kind is TreeRef:
         return value.to_json()
+    if kind is Encoded:
+        return orjson.Fragment(value.data)
     if isinstance(value, Mapping):
         return _escape_map(dict(value), blobs, path, depth)  # pyright: ignore[reportUnknownArgumentType]
     raise EncodeError(path, f"a {kind.__module__}.{kind.__qualname__}")

@@ -3,26 +3,47 @@
 Shown elsewhere: 1387, 97, 190, 31 (`test_processor.py`: install takes away the upload and nothing else); 222, 2444 (the SDK's own models;
 `test_export.py` for 2518); 4717 (`test_runs.py`: identical parallel calls keep their ids); 4070 (a model error is the same plain and
 streamed); weave 5795 (state is freed); 1658, 4690 (`test_session.py`: cancellation, a failed append); 1061, 2503 (no orphan and no idle
-reasoning is handed out); 2069 (fork at any item, inclusive); opentelemetry-python-contrib 4197 and -genai 549, 725 (the matrix's rows).
+reasoning is handed out); 2069 (fork at any item, inclusive).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, function_tool
+from agents import Agent, RunConfig, Runner, RunState, custom_span, function_tool, trace
 from agents.testing import ScriptedModel
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import rath_bridge as rb
 from rath_bridge.errors import NameInUseError
+from rath_bridge.model.trees import read_list
+from rath_bridge.otel import export_spans
 from rath_openai_agents import RathSession, encode, wrap
 from tests.openai_agents import builds
 from tests.openai_agents.builds import RAN
-from tests.openai_agents.scripted import bodies, call, exact, get_weather, go, said, say, session, solo, step, watch, whole
+from tests.openai_agents.scripted import (
+    bodies,
+    call,
+    exact,
+    get_weather,
+    go,
+    said,
+    say,
+    session,
+    solo,
+    step,
+    triage,
+    watch,
+    whole,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +99,70 @@ async def test_contrib_4197_the_tools_of_mcp_servers_are_listed(store: rb.Store)
     await go(builds.served(builds.real))
     (listing, *_) = [one for one in bodies(session(store), "span") if one.name == "mcp_tools"]
     assert (listing.attributes["server"], list(listing.attributes["result"])) == ("adder", ["add"])
+
+
+async def test_genai_549_and_725_every_type_of_span_is_mapped_and_names_its_conversation(store: rb.Store) -> None:
+    watch(store, session="s")
+    with trace("all", group_id="talk-7"):
+        for build in (builds.tools, builds.handed_off, builds.checked, builds.served):
+            await go(build(builds.real), group="talk-7")
+        with custom_span("query", {"rows": 1}):
+            pass
+    s = whole(store.session("s"))
+    kinds = {chunk.kind for chunk in s}
+    assert {"run", "inference", "tool_call", "tool_result", "handoff", "guardrail", "span"} <= kinds
+    assert {one.name for one in bodies(s, "span")} >= {"mcp_tools", "query", "turn"}
+    made = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(made))
+    export_spans(s, tracer_provider=provider)
+    found = made.get_finished_spans()
+    assert found
+    assert {str((span.attributes or {}).get("gen_ai.conversation.id")) for span in found} == {"s"}
+    root = next(body for body in bodies(s, "run") if body.phase == "begin")
+    assert root.attributes["group_id"] == "talk-7"
+
+
+SEALED = """
+import asyncio, os, sys
+from contextlib import suppress
+
+os.environ["OPENAI_API_KEY"] = "sk-none"
+tried = []
+
+def watch(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        tried.append(event)
+        raise OSError("sealed")
+
+sys.addaudithook(watch)
+
+import rath_bridge as rb
+from agents import Runner
+from agents.tracing import get_trace_provider
+from rath_openai_agents import install
+from tests.openai_agents.scripted import say, solo
+
+async def run():
+    await Runner.run(solo([say("hello")]), "hi")
+    with suppress(Exception):
+        get_trace_provider().force_flush()
+
+if sys.argv[1] == "ours":
+    store = rb.open_store("memory:")
+    install(store)
+asyncio.run(run())
+print(bool(tried), len(store.sessions()) if sys.argv[1] == "ours" else "-")
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [("ours", "False 1"), ("the SDK's own", "True -")])
+def test_pull_199_nothing_leaves_the_machine(how: str, told: str) -> None:
+    """Organisations with zero data retention cannot use tracing, which uploads: ours keeps all of it here, and tries no connection."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEALED, how], capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2], check=True
+    )
+    assert done.stdout.strip() == told, done.stderr
 
 
 async def test_issue_1699_a_history_is_not_saved_again(store: rb.Store) -> None:
@@ -140,6 +225,48 @@ async def test_issue_4244_an_approval_belongs_to_the_state(store: rb.Store) -> N
     state.approve(state.get_interruptions()[0])
     result = await wrap(agent, store, "s").run(state, context={"tenant": "t1"})
     assert (result.final_output, RAN) == ("done", ["paid 5"])
+
+
+async def test_pull_2501_restored_states_do_not_interfere() -> None:
+    """Two states restored from one snapshot: an approval of the one approved nothing in the other."""
+    agent = payer(ASK, say("done"))
+    snapshot = (await go(agent, "pay")).to_state().to_json()
+    store = rb.open_store("memory:")
+    home, _ = rb.encode(store.create("s").append(*rb.decode(snapshot)), "openai_agents", "state")
+    first: Any = await RunState.from_json(agent, home)
+    second: Any = await RunState.from_json(agent, home)
+    first.approve(first.get_interruptions()[0])
+    assert len((await go(agent, second)).interruptions) == 1
+    assert RAN == []
+    assert (await go(agent, first)).final_output == "done"
+    assert RAN == ["paid 5"]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_issue_2171_a_nested_history_stands_once(store: rb.Store, streamed: bool) -> None:
+    """The agent that took over got a summary, and the raw calls beside it: one transcript, and each model's own view as it was."""
+    watch(store)
+    wrap_, hooks = exact(store)
+    config = RunConfig(group_id="g", nest_handoff_history=True)
+    kept = RathSession("42", store)
+    result = await go(triage(wrap_), hooks=hooks, streamed=streamed, run_config=config, session=kept)
+    spoken = [
+        ("user", "hi"), ("assistant", "get_weather#call_1"), ("tool", "=sunny in Oslo#call_1"),
+        ("assistant", "transfer_to_billing#call_2"), ("tool", '={"assistant": "Billing"}#call_2'), ("assistant", "done"),
+    ]  # fmt: skip
+    recorded = whole(session(store))
+    assert said(kept.session) == spoken
+    assert said(recorded) == [*spoken[:4], spoken[5]], (
+        "no model was handed the answer to the handoff; `encode` gives it all the same"
+    )
+    # a result alone holds the SDK's own list, summary first: it goes home as it is, each call once beside the summary
+    assert encode(store.create("read").append(*rb.decode(result)))[0] == result.to_input_list()
+    items = encode(recorded)[0]
+    assert [one["call_id"] for one in items if one.get("type") == "function_call"] == ["call_1", "call_2"]
+    assert not any("CONVERSATION HISTORY" in str(one) for one in items)
+    asked = next(body for body in bodies(recorded, "inference") if body.agent == "Billing")
+    view = [raw.hex() for raw in read_list(asked.input, store.backend.objects)]
+    assert b"CONVERSATION HISTORY" in store.backend.objects(view)[view[0]], "what that model was handed is on record as it was"
 
 
 async def test_issue_1862_one_chunk_for_one_call(store: rb.Store) -> None:

@@ -44,6 +44,8 @@ class HeldCall:
     run: str | None
     started: bool
     """A tool began to run; where not, a model has only asked for it."""
+    asked: bool = False
+    """A model has asked for it, by an id that is the same in a replay."""
 
     @property
     def unknown(self) -> bool:
@@ -197,7 +199,7 @@ def _held(call: Call, by_id: Mapping[Digest, Chunk], hints: Mapping[str, str]) -
     return HeldCall(
         name=call.name, key=arguments_key(arguments), chunks=told, position=first.position,
         effect=(started.effect if started else None) or hints.get(call.name), value=value, status=call.status,
-        end=call.result or call.answered, run=first.run, started=call.started is not None,
+        end=call.result or call.answered, run=first.run, started=call.started is not None, asked=call.asked is not None,
     )  # fmt: skip
 
 

@@ -37,6 +37,10 @@ class Overrides:
     held: Held | None = None
     given: list[str] = field(default_factory=list[str])
     """What was named, for people."""
+    taken: set[str] = field(default_factory=set[str])
+    """What of it the run has asked for."""
+    _labels: dict[Digest, str] = field(default_factory=dict[Digest, str])
+    """Chunks of ``chunks`` to what they are called in ``given``."""
     first: int | None = None
     """Position of the first chunk that is changed."""
 
@@ -59,7 +63,7 @@ class Overrides:
             kind, colon, name = key.partition(":") if isinstance(key, str) else ("", "", "")
             if colon and kind in _NAMED:
                 getattr(found, f"{kind}s")[name] = value
-                found.given.append(f"the {kind} of {name}" if kind != "tool" else f"the tool {name}")
+                found.given.append(label(kind, name))
                 continue
             chunk = _chunk(key, held)
             found.given.append(f"chunk {chunk.id[:12]}")
@@ -70,7 +74,7 @@ class Overrides:
                     f"tool (tool_result) can be changed; what the run itself says is changed in its code"
                 )
             for one in call.chunks if call is not None else (chunk.id,):
-                found.chunks[one] = value
+                found.chunks[one], found._labels[one] = value, found.given[-1]
             if isinstance(value, Mapping):
                 found.at(chunk.id, call)  # a path that leads nowhere is told before anything runs
             # a call's result is what is changed: the line up to where it was asked for stays
@@ -81,6 +85,11 @@ class Overrides:
     def __bool__(self) -> bool:
         return bool(self.chunks or self.models or self.prompts or self.tools)
 
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """What was named, and nothing has asked for."""
+        return tuple(one for one in dict.fromkeys(self.given) if one not in self.taken)
+
     def at(self, chunk: Digest | None, call: HeldCall | None) -> Changed | None:
         """Return the new answer for a recorded call, where there is one."""
         if chunk is None:
@@ -89,11 +98,17 @@ class Overrides:
         if name is None:
             return None
         change = self.chunks[name]
+        self.taken.add(self._labels[name])
         if call is not None:
             return Changed(_apply(change, call.value, ("result", "response")))
         assert self.held is not None
         body: Any = self.held.by_id[name].values
         return Changed(_apply(change, body.get("output", []), ("output",)))
+
+
+def label(kind: str, name: str) -> str:
+    """How an override is called: ``the tool refund``, ``the model of Clerk``."""
+    return f"the tool {name}" if kind == "tool" else f"the {kind} of {name}"
 
 
 def _apply(change: Any, old: Any, names: tuple[str, ...]) -> Any:

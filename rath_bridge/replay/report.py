@@ -29,6 +29,10 @@ class ReplayReport:
     """Calls that were made for real: 0, unless the replay was asked for them."""
     unused: tuple[Digest, ...] = ()
     """Recorded calls that the run did not ask for."""
+    unasked: tuple[str, ...] = ()
+    """Overrides that the run did not come to: they changed nothing."""
+    unchanged: bool = False
+    """Something was to be changed, and nothing was: the run came to none of the overrides."""
     misses: tuple[Divergence, ...] = ()
     """Calls that the record does not hold, in the order in which they occurred."""
     divergence: Divergence | None = None
@@ -62,8 +66,8 @@ class ReplayReport:
 
     @property
     def exit_status(self) -> int:
-        """0 equal, 1 diverged, 125 not comparable."""
-        return NOT_COMPARABLE if self.equal is None else EQUAL if self.equal else DIVERGED
+        """0 equal, 1 diverged (or no override was come to: it was no what-if), 125 not comparable."""
+        return NOT_COMPARABLE if self.equal is None else EQUAL if self.equal and not self.unchanged else DIVERGED
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -96,6 +100,7 @@ class ReplayReport:
                 f"  the record contradicts itself: chunk {self.cause[:12]} holds a result that the model was not told then"
             )
         found += [f"  unused: chunk {name[:12]}" for name in self.unused[:10]]
+        found += [f"  not changed: {name} (the run did not come to it)" for name in self.unasked]
         found += [f"  unknown whether it was done: chunk {name[:12]}" for name in self.unknown]
         found += [f"  note: {note}" for note in self.notes]
         if self.halted:
@@ -112,6 +117,7 @@ class ReplayReport:
         return {
             "session": self.session.name, "head": self.session.head, "equal": self.equal, "exit_status": self.exit_status,
             "served": self.served, "live": self.live, "made": list(self.made), "unused": list(self.unused),
+            "unasked": list(self.unasked), "unchanged": self.unchanged,
             "misses": [one.as_json() for one in self.misses],
             "divergence": None if self.divergence is None else self.divergence.as_json(),
             "cause": self.cause, "reasons": list(self.reasons), "notes": list(self.notes), "unknown": list(self.unknown),

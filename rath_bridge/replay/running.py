@@ -25,6 +25,7 @@ from rath_bridge.replay.leftover import standing_in
 from rath_bridge.replay.players import frameworks, players
 from rath_bridge.replay.report import ReplayReport, in_order
 from rath_bridge.replay.tape import Tape
+from rath_bridge.replay.twins import at_once
 from rath_bridge.replay.versions import versions
 from rath_bridge.session import Session, Store, check_name, redirect
 from rath_bridge.store.overlay import OverlayBackend
@@ -279,7 +280,8 @@ class _Replay:
         cause = contradicted(tape, divergence.chunk) if divergence is not None else None
         equal = None if reasons else divergence is None
         return ReplayReport(
-            equal=equal, served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
+            equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,
+            served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
             misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=tuple(self._notes()),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
             session=record, result=self.branch.session or made, value=self.value, error=self.error,
@@ -299,6 +301,6 @@ class _Replay:
 
     def _notes(self) -> list[str]:
         tape = self.tape
-        told = list(versions(tape.held))
+        told = [*versions(tape.held), *at_once(tape.held)]
         failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
         return told + failed + [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +58,39 @@ def script(command: Sequence[str]) -> Callable[[], Any]:
     return lambda: _run(lambda: runpy.run_path(str(path), run_name="__main__"), words, str(path.resolve().parent))
 
 
+@contextmanager
+def own_streams() -> Generator[None]:
+    """Give a program streams of its own over the same files: what it closes, or puts in their place, are not ours."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_own, before)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):  # it was closed, or is no file
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _own(stream: Any) -> Any:
+    """A second stream over the same file; where there is no file (a test's capture, a notebook), the same one."""
+    try:
+        stream.flush()
+        number: int = os.dup(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return stream
+    named: Any = {name: getattr(stream, name) for name in ("encoding", "errors")}
+    own = os.fdopen(number, "w", buffering=1 if stream.line_buffering else -1, **named)
+    atexit.register(own.close)  # not before: a program's log handlers and exit handlers may write there beyond its end
+    return own
+
+
 def _run(run: Callable[[], Any], arguments: list[str], folder: str) -> None:
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, folder)
     try:
-        with whole_process():
+        with own_streams(), whole_process():
             run()
     finally:
         sys.argv = argv

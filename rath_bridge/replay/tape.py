@@ -19,7 +19,7 @@ from rath_bridge.model.kinds import Usage
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Policy, Rules
 from rath_bridge.replay.held import Held, HeldCall
-from rath_bridge.replay.overrides import Overrides
+from rath_bridge.replay.overrides import Overrides, label
 from rath_bridge.session import Session
 
 Kind = Literal["model", "tool", "input", "guardrail", "code"]
@@ -244,6 +244,7 @@ class Tape:
             self.parted = self.changed = True
             self._note(chunk)
             change = self.overrides.tools[name]
+            self.overrides.taken.add(label("tool", name))
             return Verdict("value", change(arguments) if callable(change) else change, chunk=chunk)
         if kind == "model" and name is not None:
             model, prompt = self.overrides.models.get(name), self.overrides.prompts.get(name)
@@ -251,6 +252,8 @@ class Tape:
                 self.parted = self.changed = True
                 self._note(chunk)
                 self.made.append(title)
+                told = {"model": model, "prompt": prompt}
+                self.overrides.taken.update(label(what, name) for what, given in told.items() if given is not None)
                 return Verdict("live", model, prompt=prompt)
         return None
 

@@ -25,6 +25,8 @@ from langgraph.types import Send
 
 import rath_bridge as rb
 from rath_bridge.errors import InvalidNameError, NameInUseError
+from rath_bridge.model.kinds import ToolCall, ToolResult
+from rath_bridge.model.parts import ToolCallPart
 from rath_bridge.replay.tape import Tape, current_tape
 from rath_langgraph import RathCallbackHandler, RathSaver
 from tests.replay.programs import RAN, never, program, recorded, scripted, state, steps
@@ -315,11 +317,16 @@ elif how == "atexit":
 elif how == "exit":
     go()
     sys.exit(3)
+elif how == "closes":
+    go()
+    print("said by the script")
+    sys.stdout.close()
+    sys.stderr.close()
 """
 
 
-@pytest.mark.parametrize(("how", "status"), [("thread", 0), ("atexit", 1)])
-def test_a_script_is_replayed_with_all_its_threads(tmp_path: Path, how: str, status: int) -> None:
+@pytest.mark.parametrize(("how", "status"), [("thread", 0), ("atexit", 1), ("closes", 0)])
+def test_a_script_is_replayed_with_all_its_threads_and_whatever_it_closes(tmp_path: Path, how: str, status: int) -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "adapters")])}
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -337,6 +344,8 @@ def test_a_script_is_replayed_with_all_its_threads(tmp_path: Path, how: str, sta
             "-m", "rath_bridge", "--store", "sqlite:///runs.db", "replay", "ticket", "--", "python", "script.py", how
         )  # fmt: skip
         assert done.returncode == status, done.stdout + done.stderr
+        assert "ticket: " in done.stdout, "the report is there"
+        assert how != "closes" or done.stdout.startswith("said by the script"), done.stdout
         assert store.session("ticket").head == head, "nothing was written"
     assert not (tmp_path / "ran").exists(), "nobody was asked"
 
@@ -365,3 +374,20 @@ def test_a_patch_over_ours_stays_when_the_last_replay_leaves() -> None:
     with patched(Client, "send", ours), tape.current():
         assert Client().send() == "asked, recorded, sent"
     assert Client().send() == "recorded, sent"
+
+
+# ------------------------------------------------------------------ twins
+
+
+@pytest.mark.parametrize(("second", "asked", "notes"), [("b", False, 1), ("a", False, 0), ("b", True, 0)])
+def test_equal_calls_at_one_time_that_were_answered_differently_are_named(second: str, asked: bool, notes: int) -> None:
+    s = rb.open_store("memory:").create("t")
+    if asked:  # by a model, whose ids the record gives again
+        s = s.append(rb.message("assistant", [ToolCallPart(f"c{n}", "look", {"x": 1}) for n in range(2)]))
+    s = s.append(*(rb.draft(ToolCall(name="look", arguments={"x": 1}, call_id=f"c{n}"), run="aa") for n in range(2)))
+    s = s.append(rb.draft(ToolResult(name="look", call_id="c0", result="a"), run="aa"))
+    s = s.append(rb.draft(ToolResult(name="look", call_id="c1", result=second), run="aa"))
+    report = rb.replay(s, lambda: None)
+    assert [note for note in report.notes if "at one time" in note] == [
+        "2 equal calls of look ran at one time and were answered differently: they are served in the order in which they come"
+    ] * notes

@@ -251,3 +251,16 @@ def test_effects_are_declared(store: rb.Store) -> None:
         Rules.read({"x": "perhaps"})
     effect("writes")(weather)
     assert refund.name == "refund"
+
+
+async def test_what_should_be_changed_and_was_not_asked_for_is_named(store: rb.Store) -> None:
+    s = await recorded(store)
+    report = await rb.areplay(s, program(store, never()), overrides={"tool:nothing": "x", "model:Nobody": never()}, then="live")
+    assert (report.equal, report.unasked, report.unchanged) == (True, ("the tool nothing", "the model of Nobody"), True)
+    assert report.exit_status == 1, "it was no what-if"
+    assert "not changed: the tool nothing (the run did not come to it)" in str(report)
+    assert report.as_json()["unasked"] == ["the tool nothing", "the model of Nobody"]
+    result = at(s, "tool_result", "weather")
+    model = scripted(say("ok"))
+    report = await rb.areplay(s, program(store, model), overrides={result.id: "rain", "tool:nothing": "x"}, then="live")
+    assert (report.unasked, report.unchanged, report.exit_status) == (("the tool nothing",), False, 0), str(report)

@@ -78,12 +78,15 @@ def call_body(
     found: dict[str, Any] = {"mcp.method.name": method, **(attributes or {})}
     if given.get("_meta") is not None:
         found["_meta"] = given["_meta"]
+    if given.get("inputResponses") is not None and method == "tools/call":
+        found["rath.mcp.input_responses"] = given["inputResponses"]
     if isinstance(given.get("uri"), str):
         found["mcp.resource.uri"] = given["uri"]
     if too_deep(arguments):
         arguments, found["rath.mcp.kept"] = None, "in the frame only"
-    if too_deep(found.get("_meta")):
-        del found["_meta"]
+    for key in ("_meta", "rath.mcp.input_responses"):
+        if too_deep(found.get(key)):
+            del found[key]
     return ToolCall(
         name=name if isinstance(name, str) else method, arguments=arguments, call_id=call_id, type=kind, server=server,
         effect=effect, attributes=found,

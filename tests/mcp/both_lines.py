@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import mcp
@@ -43,6 +44,19 @@ async def client_of_2x(command: str) -> str:
             return (await client.call_tool("convert_time", NOON)).content[0].text
 
 
+async def asked_of_2x(command: str) -> str:
+    """A server that asks its person within results: what looks like one call to the program is three requests."""
+
+    async def person(context: Any, params: Any) -> Any:
+        return mcp.types.ElicitResult(action="accept", content=dict.fromkeys(params.requested_schema["properties"], "Ida"))
+
+    kind: Any = mcp.Client  # type: ignore[attr-defined]
+    asks = StdioServerParameters(command=command, args=[str(Path(__file__).parent / "asking_server_2x.py")])
+    with rb.record(store, "asked") as recorder, record_clients(), recorder.run("agent"):
+        async with kind(asks, elicitation_callback=person) as client:
+            return (await client.call_tool("greet", {})).content[0].text
+
+
 async def check(name: str, program: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
     first = await program(PYTHON)
     session = store.session(name)
@@ -56,7 +70,8 @@ async def check(name: str, program: Callable[[str], Awaitable[str]]) -> dict[str
 
 
 async def main() -> None:
-    found = {"by-hand": await check("by-hand", session_by_hand), "client": await check("client", client_of_2x)}
+    programs = {"by-hand": session_by_hand, "client": client_of_2x, "asked": asked_of_2x}
+    found = {name: await check(name, program) for name, program in programs.items()}
     sys.stdout.write(json.dumps(found))
 
 

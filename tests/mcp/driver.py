@@ -1,6 +1,7 @@
 """A host: calls what it is told to, and prints what it got as wire JSON. Runs under SDK 1.28+ and 2.x alike.
 
-``python driver.py '[["tool", {...}], ...]' SERVER ARGS…``, or the address of a streamable HTTP server (``$DRIVER_TOKEN``).
+``python driver.py '[["tool", {...}], ...]' SERVER ARGS…``, or the address of a streamable HTTP server (``$DRIVER_TOKEN``). Whoever asks
+its person something is told what the question's own words are: ``{"name": "Who are you?"}``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ async def ask(client: Any, calls: list[Any]) -> list[Any]:
     return found
 
 
+async def person(context: Any, params: Any) -> Any:
+    schema = wire(params)["requestedSchema"]
+    return mcp.types.ElicitResult(action="accept", content=dict.fromkeys(schema["properties"], params.message))
+
+
 @asynccontextmanager
 async def connected(command: list[str]) -> AsyncIterator[tuple[Any, Any]]:
     """The transport's streams."""
@@ -52,10 +58,10 @@ async def main() -> None:
     calls, command = json.loads(sys.argv[1]), sys.argv[2:]
     client: Any = getattr(mcp, "Client", None)
     if client is not None:
-        async with client(connected(command)) as one:
+        async with client(connected(command), elicitation_callback=person) as one:
             sys.stdout.write(json.dumps([one.protocol_version, *await ask(one, calls)]))
         return
-    async with connected(command) as streams, ClientSession(*streams) as one:
+    async with connected(command) as streams, ClientSession(*streams, elicitation_callback=person) as one:
         hello = await one.initialize()
         sys.stdout.write(json.dumps([hello.protocolVersion, *await ask(one, calls)]))
 

@@ -22,7 +22,7 @@ import rath_bridge as rb
 from rath_mcp import session_server
 from rath_mcp.listening import Listener
 from tests.environments import PLACE, made, second_mcp
-from tests.mcp.servers import ROOT, listening, proxy, tool_calls, web
+from tests.mcp.servers import ROOT, bodies, listening, proxy, tool_calls, web
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -113,6 +113,19 @@ def test_server_git_on_a_real_repository(second: str, tmp_path: Path) -> None:
     check([second, sys.executable], calls, [second, "-m", "mcp_server_git", "--repository", str(work)], tmp_path)
 
 
+def test_questions_within_results_are_on_record_and_asked_again_in_the_era_of_the_client(second: str, tmp_path: Path) -> None:
+    """One call of the later era that asks its person twice is three requests (MRTR); to SDK 1.x the same server asks by itself."""
+    check([sys.executable, second], [["greet", {}]], [second, str(Path(__file__).parent / "asking_server_2x.py")], tmp_path)
+    with rb.open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        asked = [body for body in bodies(store.session("s0"), "tool_call") if body.type == "mcp.server_request"]
+        assert [body.arguments["message"] for body in asked] == ["Who are you?", "What does Who are you? like?"]
+        rounds = tool_calls(store.session("s1"))
+        told = [next(iter(body.attributes.get("rath.mcp.input_responses", {}).values()), {}).get("content") for body in rounds]
+        assert told == [None, {"name": "Who are you?"}, {"colour": "What does Who are you? like?"}]
+        results = [body.result for body in bodies(store.session("s1"), "tool_result")]
+        assert [result["resultType"] for result in results] == ["input_required", "input_required", "complete"]
+
+
 def check_http(pythons: list[str], calls: list[Any], upstream: str, place: Path) -> None:
     """The same over streamable HTTP; the record is served over stdio."""
     for number, python in enumerate(pythons):
@@ -169,4 +182,5 @@ def test_a_client_of_the_other_sdk_line_is_recorded_and_replayed(second: str, tm
     done = subprocess.run([second, script, second], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     expected = {"calls": [["convert_time", "ok"]], "equal": True, "same": True, "reached": 0, "live": 1, "lived": True}
-    assert json.loads(done.stdout) == {"by-hand": expected, "client": expected}
+    asked = {**expected, "calls": [["greet", "ok"]] * 3, "live": 3}
+    assert json.loads(done.stdout) == {"by-hand": expected, "client": expected, "asked": asked}

@@ -28,16 +28,20 @@ def _graph(latency: float) -> Any:
         """Add two numbers."""
         return a + b
 
+    class Model(GenericFakeChatModel):
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            sleep(latency)
+            return super()._generate(*args, **kwargs)
+
     def script() -> Iterator[AIMessage]:
         while True:
             for i in range(3):
                 yield AIMessage("", tool_calls=[{"name": "add", "args": {"a": i, "b": 1}, "id": f"c{i}"}])
             yield AIMessage("done " * 40)
 
-    model = GenericFakeChatModel(messages=script())
+    model = Model(messages=script())
 
     def llm(state: MessagesState) -> dict[str, Any]:
-        sleep(latency)
         return {"messages": [model.invoke(state["messages"])]}
 
     graph = StateGraph(MessagesState)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import Token
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +23,13 @@ Made = tuple[Body, Native | None, Mapping[Digest, bytes] | None]
 
 @dataclass(slots=True)
 class Prompts:
-    """The last prompt of every node, so that a prompt that grows costs what is new. Used by the writer alone."""
+    """The last prompt of every node, so that a prompt that grows costs what is new."""
 
     seen: Seen = field(default_factory=Seen)
     values: dict[str, Value] = field(default_factory=dict[str, Value])
+    fresh: dict[Digest, bytes] = field(default_factory=dict[Digest, bytes])
+    """What they are made of and no chunk has carried yet: whichever call ends first takes it along, since others share it."""
+    lock: Any = field(default_factory=RLock)
 
 
 @dataclass(slots=True)
@@ -67,10 +72,31 @@ class OpenCall:
     name: str = ""
     call_id: str = ""
     body: dict[str, Any] = field(default_factory=dict[str, Any])
-    prompt: Callable[[], tuple[Any, Mapping[Digest, bytes]]] | None = None
-    """Builds the input, off the graph's thread."""
+    prompts: Prompts | None = None
+    """Of a chat model: what it is asked is built among these."""
+    prompt: Callable[[], Any] | None = None
+    """Builds what it is asked, off the graph's thread: while the model works, if the writer comes to it."""
     first: float | None = None
     """Seconds to the first token."""
+
+    def prepare(self) -> None:
+        """Build what the model is asked now; where that fails, the chunk of the call will say so."""
+        with suppress(Exception):
+            self._build()
+
+    def take(self) -> Mapping[Digest, bytes]:
+        """See that what the model was asked stands in ``body``; returns what prompts are made of and nobody has kept so far."""
+        if self.prompts is None:
+            return {}
+        with self.prompts.lock:
+            self._build()
+            fresh, self.prompts.fresh = self.prompts.fresh, {}
+        return fresh
+
+    def _build(self) -> None:
+        if self.prompts is not None and self.prompt is not None:
+            with self.prompts.lock:
+                self.body["input"], self.prompt = self.prompt(), None
 
 
 def later(recorder: Recorder, run: RunHandle | None, make: Callable[[], Made]) -> None:

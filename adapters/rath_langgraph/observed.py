@@ -181,8 +181,8 @@ def attempt_of(tags: Sequence[str]) -> int | None:
     return None
 
 
-def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], node: str) -> tuple[Any, Mapping[str, bytes]]:
-    """The prompt as a list tree: what the last call of this node said already costs nothing."""
+def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], node: str) -> Any:
+    """The prompt as a list tree: what the last call of this node said already costs nothing; the rest is put into ``fresh``."""
     redactor, before = recorder.redactor, known.values.get(node)
     encoder = Encoder(RathSerializer(), known.seen)
     value = encoder.value(messages, before)
@@ -190,10 +190,11 @@ def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], n
         encoder = Encoder(RathSerializer(), known.seen, lambda item: cleaned(item, redactor))
         value = encoder.value(messages, before)
     if value.tree is None:
-        return None, {}
+        return None
     known.values[node] = value
     known.seen.remember(encoder)
-    return value.tree.ref, encoder.objects
+    known.fresh.update(encoder.objects)
+    return value.tree.ref
 
 
 def reply_of(recorder: Recorder, response: LLMResult, answer: BaseMessage | None) -> tuple[dict[str, Any], Native | None]:

@@ -264,7 +264,10 @@ class RathCallbackHandler(GraphCallbackHandler):
         self._asked(call, metadata or {}, tags, kwargs)
         prompt = [without_id(message) for message in messages[0]] if messages else []
         node = str((metadata or {}).get("langgraph_node"))
-        call.prompt = lambda: prompt_of(call.recorder, around.prompts if around else Prompts(), prompt, node)
+        prompts = call.prompts = around.prompts if around else Prompts()
+        call.prompt = lambda: prompt_of(call.recorder, prompts, prompt, node)
+        call.recorder.defer(call.prepare)
+        call.recorder.nudge()
 
     def on_llm_start(
         self, serialized: dict[str, Any] | None, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None,
@@ -321,12 +324,10 @@ class RathCallbackHandler(GraphCallbackHandler):
 
         def made() -> Made:
             told, native = tell()
-            facts, objects = dict(call.body), None
-            if call.prompt is not None:
-                facts["input"], objects = call.prompt()
+            objects = call.take()
             streamed = True if call.first is not None else None
             body = Inference(
-                observer="callback", duration=duration, time_to_first_chunk=call.first, streamed=streamed, **{**facts, **told}
+                observer="callback", duration=duration, time_to_first_chunk=call.first, streamed=streamed, **{**call.body, **told}
             )
             return body, native, objects
 

@@ -152,7 +152,7 @@ class RathSerializer(theirs.JsonPlusSerializer):
             return self._ext(theirs.EXT_CONSTRUCTOR_SINGLE_ARG, ["builtins", kind.__name__, list(obj)])
         if kind in (deque, OrderedDict, defaultdict, Counter):
             return self._ext(COLLECTION, self._collection(obj, kind))
-        if isinstance(obj, SendProtocol) and kind.__module__ == "langgraph.types":
+        if kind.__module__ == "langgraph.types" and isinstance(obj, SendProtocol):  # the protocol is slow to ask
             timeout = getattr(obj, "timeout", None)
             args = [obj.node, obj.arg] if timeout is None else [obj.node, obj.arg, timeout]
             return self._ext(theirs.EXT_CONSTRUCTOR_POS_ARGS, [kind.__module__, kind.__name__, args])

@@ -13,11 +13,12 @@ from threading import Lock
 from typing import Final, cast
 from weakref import WeakSet
 
+from rath_bridge.errors import NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Checkpoint, Run, SessionStart
 from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
-from rath_bridge.session import Store, native_name, split_name
+from rath_bridge.session import Store, check_name, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.flight import Flight
 from rath_langgraph.items import Seen
@@ -35,6 +36,8 @@ HOME: Final = "home"
 _LINES: Final = 256
 _ITEMS: Final = 200_000
 """List items that all lines together may keep in memory."""
+_WEIGHED: Final = 16
+"""Lines that are opened between two looks at what all of them weigh: a look costs as much as all of them."""
 _VISITS: Final = 1_000
 _PATIENCE: Final = 0.1
 """Seconds."""
@@ -48,6 +51,7 @@ class Threads:
     def __init__(self, store: Store, session: str | None = None) -> None:
         self.store, self.session = store, session
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._opened = 0
         self._calls: dict[tuple[str, str], dict[str, Line]] = {}
         """Subgraph calls that have begun, by the namespace that they were made in."""
         self._visited: OrderedDict[tuple[str, str, str], None] = OrderedDict()
@@ -56,6 +60,7 @@ class Threads:
         self.flight = Flight()
         self.shelf = Shelf(store.backend)
         self.copies = Copies()
+        self._erasures: int | None = None
         _all.add(self)
 
     def line(self, thread_id: str, namespace: str) -> Line:
@@ -64,14 +69,30 @@ class Threads:
             found = self._lines.get((thread_id, namespace))
             if found is None:
                 found = self._lines[thread_id, namespace] = Line(thread_id, namespace)
-                weight = sum(line.weight for line in self._lines.values())
-                while len(self._lines) > 1 and (weight > _ITEMS or len(self._lines) > _LINES):
-                    weight -= self._lines.popitem(last=False)[1].weight
+                self._opened += 1
+                if len(self._lines) > _LINES:
+                    self._lines.popitem(last=False)
+                if self._opened % _WEIGHED == 0:
+                    weight = sum(line.weight for line in self._lines.values())
+                    while len(self._lines) > 1 and weight > _ITEMS:
+                        weight -= self._lines.popitem(last=False)[1].weight
             self._lines.move_to_end((thread_id, namespace))
         with found.lock:
             if not found.run:
                 self._open(found)
         return found
+
+    def refresh(self) -> None:
+        """Where something was erased since the last look, by whomever, take nothing for stored and keep nothing that was read."""
+        count = self.store.backend.erasures()
+        if count != self._erasures:
+            self._erasures = count
+            with self._lock:
+                lines = list(self._lines.values())
+            for line in lines:
+                line.erased = True
+            self.shelf.clear()
+            self.copies.clear()
 
     def expect(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
         """Let the checkpoint that a subgraph starts from stand first, so that what came from it is not said again.
@@ -194,19 +215,31 @@ class Threads:
         line.span = SpanContext(caller.trace_id if caller else new_id(16), new_id(8), caller.span_id if caller else None)
         lasts = ":" not in line.namespace.rpartition("|")[2]
         session, branch = line.where
-        place = self.store.session(Ref(session, branch, "", 0).name, create=True)
+        name = Ref(session, branch, "", 0).name
         body = Run(
             phase="begin", name=line.namespace.rpartition("|")[2].partition(":")[0] or "thread",
             type="thread" if lasts else "graph", parent=parent,
-            native_id=line.thread_id, attributes={"session": place.name, **({"namespace": line.namespace} if line.namespace else {})},
+            native_id=line.thread_id, attributes={"session": name, **({"namespace": line.namespace} if line.namespace else {})},
         )  # fmt: skip
         once = Key(FRAMEWORK, line.thread_id, line.namespace, "", RUN)
         item = draft(body, run=new_id(8), origin=origin(), span=line.span, once=once)
-        done = self.store.backend.append(session, branch, [item], head=place.head, on_conflict="serialise")
-        line.run, line.run_chunk, line.span = done.chunks[0].run or "", done.chunks[0].id, done.chunks[0].span
+        began = self._first(session, branch, item)
+        line.run, line.run_chunk, line.span = began.run or "", began.id, began.span
         if not lasts:
             with self._lock:
                 self._calls.setdefault((line.thread_id, above(line.namespace)), {})[line.run] = line
+
+    def _first(self, session: str, branch: str, item: Draft) -> Chunk:
+        """Append a chunk to a session, which begins with it where it does not stand yet: one transaction either way."""
+        backend = self.store.backend
+        if backend.ref(session, branch) is None:
+            start = draft(SessionStart(op="create", name=check_name(session), branch=check_name(branch, "branch")))
+            try:
+                return backend.append(session, branch, [start, item], head=None, reason="create").chunks[1]
+            except NameInUseError:  # somebody else was faster
+                pass
+        head = self.store.session(Ref(session, branch, "", 0).name).head
+        return backend.append(session, branch, [item], head=head, on_conflict="serialise").chunks[0]
 
     def ended(self, line: Line, checkpoint_id: str | None = None) -> list[Draft]:
         """The ends of the subgraph calls that a checkpoint follows: those that began from an older one, with what they called."""
@@ -270,7 +303,7 @@ class Threads:
     def state_of(self, thread_id: str, namespace: str, chunk: Chunk) -> tuple[State | None, Seen | None]:
         """What is known of a checkpoint's digests without reading its trees, and what its line has seen."""
         line = self._lines.get((thread_id, namespace))
-        if line is None:
+        if line is None or line.erased:
             return None, None
         return next((known.state for known in list(line.states.values()) if known.chunk == chunk.id), None), line.seen
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
 import rath_bridge as rb
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Inference, Note, Run
+from rath_bridge.model.trees import read_list
 from rath_bridge.recorder import current_recorder, current_run
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathCallbackHandler, RathSaver, encode, wrap
+from rath_langgraph.items import join_list
+from rath_langgraph.serde import RathSerializer
 from tests.langgraph.graphs import add, asking, asks, chat, echo, react, scripted, thread
 
 
@@ -265,3 +272,45 @@ def rb_errors() -> Any:
     import rath_bridge.errors
 
     return rath_bridge.errors
+
+
+def test_a_call_is_whole_while_one_that_shares_its_prompt_has_not_ended(store: Store) -> None:
+    """What a model is asked is built when it is called: whichever call is written first takes along what both are made of."""
+    slow_began, fast_read = Event(), Event()
+    long = SystemMessage("the same for both. " * 60)
+
+    class Model(GenericFakeChatModel):
+        def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
+            if messages[-1].content == "slow":
+                slow_began.set()
+                assert fast_read.wait(30)
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(f"answer to {messages[-1].content}"))])
+
+    model = Model(messages=iter(()))
+
+    def ask(state: dict[str, Any]) -> dict[str, Any]:
+        if state["say"] == "fast":
+            assert slow_began.wait(30)
+            current = current_recorder()
+            assert current is not None
+            current.flush()  # what the slow one is asked is built, and nothing of it is kept
+        return {"messages": [model.invoke([long, HumanMessage(state["say"])])]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_conditional_edges(START, lambda _: [Send("ask", {"say": "slow"}), Send("ask", {"say": "fast"})], ["ask"])
+    app = wrap(graph.compile(), store, session="s")
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(app.invoke, {"messages": []})
+        found: list[Any] = []
+        while not found and not running.done():
+            found = [c.body for c in store.session("s", create=True) if c.kind == "inference"]
+        try:
+            names = [name.hex() for name in read_list(found[0].input, store.backend.objects)]
+            items = store.backend.objects(names)
+        finally:
+            fast_read.set()
+        running.result()
+    said = RathSerializer().loads_typed(("msgpack", join_list([items[name] for name in names])))
+    assert [one.content for one in said] == [long.content, "fast"]
+    assert not list(store.fsck())

@@ -19,12 +19,14 @@ from rath_bridge.model.chunk import (
     Native,
     SpanContext,
     draft,
+    draft_of,
     format_time,
     parse_envelope,
     parse_time,
     render_envelope,
 )
 from rath_bridge.model.digests import digest
+from rath_bridge.model.encoding import TreeRef, encoded
 from rath_bridge.testing import same, strategies
 
 PARENTS = st.lists(strategies.digests(), max_size=2, unique=True)
@@ -226,3 +228,14 @@ def test_usage_adds_up_field_by_field() -> None:
     assert one + two == kinds.Usage(input_tokens=3, output_tokens=3, cost_usd=0.5)
     assert (one + two).total_tokens == 6
     assert kinds.Usage() + kinds.Usage() == kinds.Usage()
+
+
+def test_a_body_with_references_a_native_record_and_what_was_encoded_before_is_the_same_bytes() -> None:
+    tools = [{"name": "pay", "parameters": {"$ref": "x", "default": None}}]
+    native = Native("f", "1", "json", b"{}")
+
+    def made(tools: Any, *, plain: bool) -> Draft:
+        values = {"input": TreeRef("0" * 64, 3), "request": {"tools": tools}}
+        return draft_of("inference", values, at=1, nonce="0" * 32, native=native, plain=plain)
+
+    assert made(encoded(tools), plain=True) == made(tools, plain=False)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.digests import digest
-from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, Encoded, TreeRef, decode, encode, encoded, references, small
+from rath_bridge.model.encoding import MAX_DEPTH, BlobRef, Encoded, TreeRef, decode, encode, encoded, references, small, spliced
 from rath_bridge.testing import same, strategies
 
 
@@ -61,9 +61,9 @@ def test_what_was_encoded_before_is_the_same_bytes(often: Any, rest: Any) -> Non
     ref = TreeRef("0" * 64, 3)
     plain = {"in": ref, "a": often, "b": {"c": often, "d": rest}, "e": BlobRef("1" * 64, 3, "$null")}
     held = encoded(often)
-    spliced = {"in": ref, "a": held, "b": {"c": held, "d": rest}, "e": BlobRef("1" * 64, 3, "$null")}
-    assert encode(spliced) == encode(plain)
-    for value in (spliced, {"in": ref, "a": held, "b": rest}):
+    again = {"in": ref, "a": held, "b": {"c": held, "d": rest}, "e": BlobRef("1" * 64, 3, "$null")}
+    assert encode(again) == encode(plain)
+    for value in (again, {"in": ref, "a": held, "b": rest}):
         one_step = small(value, plain=True)
         assert one_step is None or (one_step, {}) == encode(value)
 
@@ -73,6 +73,7 @@ def test_a_body_with_references_and_what_was_encoded_before_takes_one_step() -> 
     assert type(tools) is Encoded
     value = {"input": TreeRef("0" * 64, 3), "request": {"tools": tools}, "output": ["y" * 200]}
     assert small(value, plain=True) == encode(value)[0]
+    assert spliced({**value, "native": "x"}) == encode({**value, "native": "x"})[0]
     assert small({"request": {"tools": tools}, "user": "$"}, plain=True) is None
     assert small({"request": {"tools": tools}, "nan": float("nan")}, plain=True) is None
 

@@ -24,7 +24,7 @@ import orjson
 
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest
-from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references, small
+from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references, small, spliced
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
@@ -178,7 +178,7 @@ def draft_of(
     values["nonce"] = nonce or urandom(16).hex()
     data = small(values, plain=plain)
     if data is not None and native is not None:
-        data = dumps({**values, "native": _native(native, blobs)})
+        data = spliced({**values, "native": _native(native, blobs)})
         if b"null" in data or data.count(b"$") != 1:  # somebody has changed a value meanwhile, or the three texts are odd
             data = None
     if data is None:

@@ -154,11 +154,11 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
         value: As for `encode`, or with values that were `encoded` before in it.
         plain: The caller knows that all types are JSON's own: no enum, no UUID, which would be taken for what they hold.
     """
-    spliced = _Spliced()
+    put_in = _Spliced()
     try:
-        data = orjson.dumps(value, spliced, _SMALL)
-        size = len(data) - spliced.size
-        if size >= INLINE_LIMIT or data.count(b"$") != spliced.dollars or data.count(b"null") != spliced.nulls:
+        data = orjson.dumps(value, put_in, _SMALL)
+        size = len(data) - put_in.size
+        if size >= INLINE_LIMIT or data.count(b"$") != put_in.dollars or data.count(b"null") != put_in.nulls:
             return None  # a blob, perhaps; "$rath"; NaN, which is written as null
         if size >= _FLAT and data.count(b"[") + data.count(b"{") > MAX_DEPTH - _MARGIN:
             return None
@@ -167,6 +167,11 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
     except (orjson.JSONEncodeError, ValueError):
         return None
     return data
+
+
+def spliced(value: Any) -> bytes:
+    """Encode what `small` has taken, with plain texts added to it."""
+    return orjson.dumps(value, _Spliced(), _SMALL)
 
 
 def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:

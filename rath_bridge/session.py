@@ -269,7 +269,7 @@ class Session:
         if branch is None and session is None:
             raise InvalidNameError(branch, "give the fork a branch name, or session='name'")
         point = self.head if at is None else self._point(at)
-        name = check_name(self.session if session is None else session)
+        name = self.session if session is None else check_name(session)
         branch = check_name("main" if branch is None else branch, "branch")
         start = draft_of("session", {"op": "fork", "name": name, "branch": branch, "of": self.name})
         done = self.store.backend.append(name, branch, [start], head=None, parents=(point,), reason="fork")

@@ -285,14 +285,11 @@ def render_envelope(draft: Draft, parents: Sequence[Digest]) -> bytes:
     if second != known:
         stamp = format_time(draft.at)[:19]
         _second = (second, stamp)
-    return render(
-        at=f"{stamp}.{micros:06d}Z", body=draft.body_digest, kind=draft.kind, origin=draft.origin,
-        parents=parents, run=draft.run, size=len(draft.body), span=draft.span,
-    )  # fmt: skip
+    kind, body, total, _, _, run, origin, span, _, _ = draft
+    return render(f"{stamp}.{micros:06d}Z", total, kind, origin, parents, run, len(body), span)
 
 
 def render(
-    *,
     at: str,
     body: Digest,
     kind: str,

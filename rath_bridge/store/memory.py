@@ -72,6 +72,7 @@ class MemoryBackend:
         self._erased: set[Digest] = set()
         """Objects that were erased and that somebody still names."""
         self._unswept = 0
+        self._erasures = 0
         """Bodies that went without a look at what only they stood on."""
         self._entries = MemoryIndex()
         forking.register(self)
@@ -156,10 +157,11 @@ class MemoryBackend:
         if line is None:
             line = _Line(above[0], above[0].position + 1) if above else _Line(None, 0)
         parents = tuple([row.id for row in above])
-        generation = max([row.generation for row in above], default=-1)
+        generation = above[0].generation if len(above) == 1 else max([row.generation for row in above], default=-1)
         found: list[_Row] = []
         last: _Row | None = None
-        before = len(line.rows)
+        kept = line.rows
+        start, before = line.start, len(kept)
         for item in drafts:  # what is no draft fails here, before anything is kept
             if type(item) is not Draft:
                 raise TypeError(f"a store keeps drafts, not {type(item).__name__}")
@@ -169,17 +171,17 @@ class MemoryBackend:
                 continue
             generation += 1
             name = digest(render_envelope(item, parents))
-            last = _Row(name, item, parents, line.start + len(line.rows), generation, line)
+            last = _Row(name, item, parents, start + len(kept), generation, line)
             if item.objects:
                 self._objects.update(item.objects)
             self._rows[name] = last
-            line.rows.append(last)
+            kept.append(last)
             if item.keys or item.once is not None:
                 for key in item.keys if item.once is None else (*item.keys, item.once):
                     self._index(key, name)
             parents = (name,)
             found.append(last)
-        return found, last, len(line.rows) - before
+        return found, last, len(kept) - before
 
     def _chunk(self, row: _Row) -> Chunk:
         item = row.draft
@@ -312,11 +314,15 @@ class MemoryBackend:
         for name in done.erasure.objects:
             self._objects.pop(name, None)
         self._erased.update(done.erasure.named)
+        self._erasures += bool(done.erasure.objects)
 
     def _had_outside(self, wanted: Mapping[Digest, bytes]) -> set[Digest]:
         """Chunks whose bodies others have, too: detached lines share them."""
         mine = {id(body): name for name, body in wanted.items()}
         return {mine[id(body)] for name, body in self._bodies() if id(body) in mine and name not in wanted}
+
+    def erasures(self) -> int:
+        return self._erasures
 
     def scrub(self) -> None:
         """Drop what nothing stands on; there are no files."""

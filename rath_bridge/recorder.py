@@ -293,16 +293,17 @@ class Recorder:
         origin: Mapping[str, str] | str | None = None,
         span: SpanContext | None = None,
         at: int | None = None,
+        native: Native | None = None,
     ) -> Draft:
         """As `draft`, for who has the fields of a body as a map of plain JSON types already (it is changed)."""
         if self.record_content:
             name = None if run is None else run.id
-            item = draft_of(kind, values, run=name, origin=origin, span=span, at=at, plain=True)
+            item = draft_of(kind, values, run=name, origin=origin, span=span, at=at, native=native, plain=True)
             redactor = self.redactor
             if redactor is None or not any(map(redactor.suspects, (item.body, *item.objects.values()))):
                 return item
         told = orjson.loads(origin) if isinstance(origin, str) else origin
-        return self.draft(body_of(kind, values), run=run, origin=told, span=span, at=at)
+        return self.draft(body_of(kind, values), run=run, origin=told, span=span, at=at, native=native)
 
     def _refuse_secrets(self, objects: Mapping[Digest, bytes]) -> None:
         """An item's digest stands in a tree already, so adapters redact items before they build one; this is the net below."""

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, cast
 from rath_bridge.errors import DecodeError
 from rath_bridge.model.chunk import Native
 from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.encoding import dumps
 from rath_bridge.plugins import require
 
 FRAMEWORK: Final = "autogen"
@@ -52,6 +53,12 @@ def version() -> str:
 def origin() -> dict[str, str]:
     """Who recorded it, as it stands in envelopes."""
     return {"adapter": "rath_autogen", "framework": FRAMEWORK, "version": version()}
+
+
+@lru_cache(maxsize=1)
+def origin_text() -> str:
+    """The same as the text that envelopes hold, made once."""
+    return dumps(origin()).decode()
 
 
 def is_structured(name: str) -> bool:

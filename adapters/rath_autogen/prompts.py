@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -17,6 +17,7 @@ from autogen_core.models import (
 
 from rath_autogen.natives import to_bytes
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.encoding import encoded
 from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.redaction import Redactor
 
@@ -38,6 +39,8 @@ class Prompts:
         """Whether what the model can is on record."""
         self.tools: list[Any] = []
         """Schemas of the tools that were offered last, as JSON values."""
+        self._tools: Any = None
+        """The same as they are written."""
         self._tree: Tree | None = None
         self._written: set[bytes] = set()
         self._waiting: dict[bytes, bytes] = {}
@@ -48,6 +51,15 @@ class Prompts:
         """Digest of each of them."""
         self._known: dict[bytes, tuple[bytes, bytes]] = {}
         """A message's JSON to the digest and bytes of its item."""
+
+    def request(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What was asked for beside the messages, as it is written: the tools are encoded once for as long as they stay the same."""
+        tools = asked.get("tools")
+        if tools is None:
+            return asked
+        if tools is not self.tools:
+            self.tools, self._tools = tools, encoded(tools)
+        return {**asked, "tools": self._tools}
 
     def grow(self, messages: Sequence[Any]) -> tuple[Tree, dict[Digest, bytes]]:
         """Return the messages of a call as a tree, with the nodes and items that are not written yet.

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 
 from rath_autogen.guard import guarded, later
 from rath_autogen.ledger import current_ledger
-from rath_autogen.natives import FRAMEWORK, from_bytes, origin, to_bytes, version
+from rath_autogen.natives import FRAMEWORK, from_bytes, origin_text, to_bytes, version
 from rath_autogen.pieces import parsed
 from rath_autogen.prompts import Prompts
 from rath_bridge.model.chunk import Draft, Native, now
-from rath_bridge.model.kinds import Inference, Usage
+from rath_bridge.model.kinds import Inference, Usage, body_fields
 from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.replay import Tape, current_tape
@@ -231,8 +231,7 @@ class _Call:
             problem = f"{type(error).__name__}: {error}"[:2000]
         elif error is None and result is None:
             problem = "the stream ended without a result"
-        request = asking(*self._asked, known=prompts.tools)
-        prompts.tools = request.get("tools", prompts.tools)
+        request = prompts.request(asking(*self._asked, known=prompts.tools))
         answer, facts, at = _answer(result), self._facts(prompts, result), now()
         duration, run = monotonic() - self._started, self._run if self._ambient else None
         agent, provider, model = asker(self._run and self._run.name), _provider(inner), _model(inner)
@@ -245,7 +244,7 @@ class _Call:
                 time_to_first_chunk=self._first, duration=duration, error=problem, attributes=facts,
             )  # fmt: skip
             record = None if answer is None else Native(FRAMEWORK, version(), "json", answer)
-            chunk = recorder.draft(body, run=run, origin=origin(), at=at, native=record)
+            chunk = recorder.draft_of("inference", body_fields(body), run=run, origin=origin_text(), at=at, native=record)
             if not recorder.record_content:
                 return chunk
             return chunk._replace(objects={**chunk.objects, **objects})  # no secret stands in those: see Prompts

@@ -13,10 +13,10 @@ from autogen_agentchat.base import TaskResult
 from rath_autogen.guard import guarded, later
 from rath_autogen.handover import Handover, listed
 from rath_autogen.ledger import Ledger
-from rath_autogen.natives import origin
+from rath_autogen.natives import origin, origin_text
 from rath_autogen.pieces import Piece, Seen, pieces, read, taken
 from rath_bridge.model.chunk import Draft
-from rath_bridge.model.kinds import Message, ToolResult
+from rath_bridge.model.kinds import Message, ToolResult, body_fields
 from rath_bridge.model.parts import TextPart
 from rath_bridge.recorder import Recorder, RunHandle
 
@@ -154,4 +154,4 @@ class _Told:
         if self._made is None:
             self._made = pieces(read(self.held), self.humans, place=self.place, usage=self.usage, position=self.position)
         body, at, native = self._made[index]
-        return recorder.draft(body, run=run, origin=origin(), at=at, native=native)
+        return recorder.draft_of(body.kind, body_fields(body), run=run, origin=origin_text(), at=at, native=native)

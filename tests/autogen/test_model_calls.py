@@ -233,6 +233,24 @@ async def test_secrets_are_out_of_the_prompt_before_it_is_hashed(store: rb.Store
     assert b"[redacted:openai-key]" in items(session, call)[0]
 
 
+async def test_secrets_are_out_of_the_tools_and_the_answer(store: rb.Store) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz"
+    model = RecordingChatCompletionClient(client("ok", f"use {secret}"))
+    with rb.record(store, "s"):
+        await model.create(HELLO, tools=[FunctionTool(pay, description=f"Pay with {secret}.")])
+        await model.create(HELLO, tools=[FunctionTool(pay, description="Pay.")])
+    first, second = calls(store.session("s"))
+    assert first.request["tools"][0]["description"] == "Pay with [redacted:openai-key]."
+    assert second.output == ({"type": "text", "content": "use [redacted:openai-key]"},)
+    assert second.request["tools"][0]["description"] == "Pay."
+    assert not any(secret.encode() in data for data in everything(store.session("s")))
+
+
+def everything(session: rb.Session) -> list[bytes]:
+    names = [ref["digest"] for chunk in session if (ref := chunk.native_ref) is not None]
+    return [*(chunk.body_bytes or b"" for chunk in session), *session.store.backend.objects(names).values()]
+
+
 async def test_its_own_store_and_session(store: rb.Store) -> None:
     model = RecordingChatCompletionClient(client("a", "b", "c"), store, "mine")
     await model.create(HELLO)

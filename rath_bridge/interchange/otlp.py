@@ -36,11 +36,10 @@ _SPANLESS: Final = frozenset({"task", "placement", "workspace", "redaction", "no
 
 
 def recognises(obj: Any, /) -> bool:
-    """Tell a document (or a list of them) by its ``resourceSpans``."""
+    """Tell a document (or a list of them) by its ``resourceSpans``; a collector may have written logs and metrics before it."""
     if isinstance(obj, bytes):
         return loads(obj) is not None
-    first: Any = next(iter(listed(obj)), obj)
-    return isinstance(given(mapping(first), "resourceSpans"), list)
+    return any(isinstance(given(mapping(one), "resourceSpans"), list) for one in listed(obj) or (obj,))
 
 
 def loads(data: bytes) -> Any:

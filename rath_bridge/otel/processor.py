@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
-from threading import Lock, current_thread
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rath_bridge")
 _OPEN: Final = 32
 """Sessions of conversations whose recorders are kept open."""
+LONGEST: Final = 30_000
+"""Milliseconds that a flush waits for a store, when nothing else is said."""
 _WRITER: Final = "rath_bridge-recorder"
 """The thread in which recorders write: a traced database driver must not make spans of that."""
 
@@ -92,25 +95,34 @@ class SessionSpanProcessor(SpanProcessor):
         except Exception:  # noqa: BLE001 - an observer never breaks the user's run
             _log.warning("rath_bridge: a span could not be recorded", exc_info=True)
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Make durable what was taken in so far."""
-        done = [recorder.flush() for recorder in list(self._used)]
-        return all(done)
+    def force_flush(self, timeout_millis: int = LONGEST) -> bool:
+        """Make durable what was taken in so far; False where that failed, or took longer."""
+        return _within(timeout_millis, self._flush)
 
     def shutdown(self) -> None:
-        """Close the recorders that were opened here."""
-        self.force_flush()
+        """Write what was taken in, and close the recorders that were opened here; wait for a store 30 seconds at most."""
         with self._lock:
-            recorders = list(self._own.values())
+            own = list(self._own.values())
             self._own.clear()
-        for recorder in recorders:
-            recorder.close()
+
+        def close() -> bool:
+            done = self._flush()
+            for recorder in own:
+                recorder.close()
+            return done
+
+        if not _within(LONGEST, close):
+            _log.warning("rath_bridge: spans are not written yet, or could not be, when their processor was shut down")
 
     def after_fork(self) -> None:
         """In a forked child: a lock that another thread held is never released there."""
         self._lock = Lock()
 
     # ---------------------------------------------------------------- inside
+
+    def _flush(self) -> bool:
+        done = [recorder.flush() for recorder in list(self._used)]  # each, also where one fails
+        return all(done)
 
     def _place(self, span: SdkSpan) -> _Place | None:
         if current_thread().name == _WRITER:
@@ -154,6 +166,28 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _within(millis: int, work: Callable[[], bool]) -> bool:
+    """Do something that may wait for a store, and wait for it so long at most; it goes on beyond that, as long as the process does."""
+    done: list[bool | Exception] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except Exception as error:  # noqa: BLE001 - raised where it was asked for
+            done.append(error)
+
+    thread = Thread(target=copy_context().run, args=(run,), name=_WRITER, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is going down
+        run()
+    else:
+        thread.join(millis / 1000)
+    if done and isinstance(done[0], Exception):
+        raise done[0]
+    return bool(done and done[0])
 
 
 def _ours(span: ReadableSpan | SdkSpan) -> bool:

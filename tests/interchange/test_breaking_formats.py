@@ -119,6 +119,16 @@ def test_a_file_with_nothing_in_it_makes_no_session_however_often(obj: Any) -> N
     assert list(store.sessions()) == []
 
 
+@pytest.mark.parametrize("order", ["lt", "mlt", "tl", "ltmt"])
+def test_a_collectors_file_may_hold_logs_and_metrics_before_and_between_traces(order: str) -> None:
+    """One file exporter for all three signals writes them as they come."""
+    rows = {"l": {"resourceLogs": [{"scopeLogs": []}]}, "m": {"resourceMetrics": []}, "t": trace(span(1))}
+    data = b"".join(json.dumps(rows[one]).encode() + b"\n" for one in order)
+    (done,) = read(data, "signals.jsonl")
+    assert done.format.name == "otlp"
+    assert len(done.decode()) == 1
+
+
 def test_lines_of_spans_that_grow_are_gone_on_with() -> None:
     documents = [trace(span(1)), trace(span(2000)), trace(span(4000))]
     store = rb.open_store("memory:")

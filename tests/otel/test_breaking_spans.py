@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -17,6 +19,7 @@ from rath_bridge.interchange import otlp
 from rath_bridge.model.chunk import FIRST, LAST, draft
 from rath_bridge.model.kinds import Handoff, Inference, Run, Span, ToolCall, ToolResult, Usage
 from rath_bridge.otel import LiveSpans, SessionSpanProcessor, export_spans
+from rath_bridge.otel import processor as processor_module
 from tests.forked import forked
 from tests.otel.traced import exported, provider
 
@@ -114,3 +117,25 @@ def test_a_forked_child_writes_its_own_spans_and_ends_at_once(tmp_path: Path) ->
     assert told.read_text() == "chat child,invoke_agent Child True"
     assert [span.name for span in exporter.get_finished_spans()] == ["chat before", "invoke_agent Parent"]
     assert list(store.fsck()) == []
+
+
+def test_a_store_that_does_not_answer_holds_nobody_longer_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = rb.open_store("memory:")
+    go_on = Event()
+    processor = SessionSpanProcessor(store, session="t")
+    provider = TracerProvider()
+    provider.add_span_processor(processor)
+    append = type(store.kept).append
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        assert go_on.wait(30)
+        return append(*args, **kwargs)
+
+    monkeypatch.setattr(type(store.kept), "append", slow)
+    provider.get_tracer("t").start_span("one").end()
+    assert not processor.force_flush(50)
+    monkeypatch.setattr(processor_module, "LONGEST", 50)
+    processor.shutdown()
+    go_on.set()
+    assert processor.force_flush()
+    assert [chunk.body.name for chunk in store.session("t") if isinstance(chunk.body, Span)] == ["one"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+import rath_bridge as rb
 from rath_bridge import plugins
 from rath_bridge.cli import surroundings
 from rath_bridge.cli.face import AsJson, Face, verb
@@ -67,6 +68,20 @@ def test_a_broken_adapter_is_a_finding(installed: dict[str, Any]) -> None:
     assert "\x1b" not in text.stdout
     assert "\\x1b[2J" in text.stdout
     assert run("adapters").exit_code == 1
+
+
+def test_sessions_into_which_nothing_was_recorded_are_named(sqlite_url: str) -> None:
+    """Who installed it and sees nothing is told so, and why that may be."""
+    with rb.open_store(sqlite_url) as store:
+        assert "rath-bridge doctor" in run("ls", store=sqlite_url).stdout
+        store.create("full").append(rb.message("user", "hi"))
+        assert "nothing but the beginning" not in run("doctor", store=sqlite_url).stdout
+        with rb.record(store, "silent"):
+            pass
+    done = run("doctor", store=sqlite_url)
+    assert done.exit_code == 0
+    assert "1 session in" in done.stdout
+    assert "holds nothing but the beginning (silent)" in done.stdout
 
 
 def test_a_driver_that_is_not_there_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def ls(
         face.json({"store": face.store.url, "sessions": rows, "next_actions": hints})
         return
     if not rows:
-        face.line(f"No sessions in {inert(face.store.url)}.")
+        face.line(f"No sessions in {inert(face.store.url)}. rath-bridge doctor tells what is installed.")
         return
     found = table("SESSION", "BRANCHES", "CHUNKS", "LAST", "PENDING", "FRAMEWORKS", right=("BRANCHES", "CHUNKS", "PENDING"))
     for row in rows:

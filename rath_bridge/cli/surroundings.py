@@ -13,6 +13,7 @@ from typing import Final
 from rich.text import Text
 
 from rath_bridge import __version__
+from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, sqlite_path, table, without_password
 from rath_bridge.cli.offered import has_commands
 from rath_bridge.cli.versions import satisfies
@@ -68,7 +69,7 @@ def doctor(face: Face, as_json: AsJson = False) -> int:
     """Check what is installed: frameworks, drivers, the store.
 
     What is missing is named with the line that installs it, and is no error. The store is opened; what it holds is for fsck to check.
-    Status 1: something installed is broken.
+    Sessions into which nothing was recorded are named. Status 1: something installed is broken.
     """
     facts = [*_ground(), *_frameworks(), _postgres(), _store(face)]
     broken = any(fact.status == "broken" for fact in facts)
@@ -147,7 +148,16 @@ def _store(face: Face) -> Fact:
     if path is not None and not path.exists():
         return Fact("store", "ok", None, "", f"{shown} is made when something is recorded")
     try:
-        count = len(face.store.sessions())
+        refs = face.store.backend.refs()
     except RathError as error:
         return Fact("store", "warning", None, "", str(error))
-    return Fact("store", "ok", f"{count} sessions", "", f"{shown} can be opened; rath-bridge fsck checks what it holds")
+    count = counted(len({ref.session for ref in refs}), "session")
+    begun = {ref.session for ref in refs if not ref.position} - {ref.session for ref in refs if ref.position}
+    if begun:
+        some = ", ".join(inert(name) for name in sorted(begun)[:3]) + (" ..." if len(begun) > 3 else "")
+        advice = (
+            f"{counted(len(begun), 'session')} in {shown} hold{'s' if len(begun) == 1 else ''} nothing but the beginning ({some}): a recorder "
+            "records what is wrapped, or what its adapter's hooks see, and nothing by itself"
+        )
+        return Fact("store", "warning", count, "", advice)
+    return Fact("store", "ok", count, "", f"{shown} can be opened; rath-bridge fsck checks what it holds")

@@ -8,6 +8,7 @@ found. Run it with ``make demo``; it writes ``demo-out/`` and nothing else.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import subprocess
@@ -46,6 +47,12 @@ def said(session: Session, before: int) -> None:
             text = " ".join(" ".join([message.text, *calls, *answers]).split())
             who = message.name or message.role
             console.print(f"   [cyan]{who:<10}[/] {text[:100]}", markup=True, soft_wrap=True)
+
+
+def answer(result: Any) -> str:
+    """Show what a server answered: its text, or what it is."""
+    parts = [part.get("content", part["type"]) for part in result["content"]]
+    return " ".join(" ".join(f"<{len(part)} bytes>" if isinstance(part, bytes) else str(part) for part in parts).split())
 
 
 # ---------------------------------------------------------------------------------------------- 1: LangGraph
@@ -152,6 +159,9 @@ async def with_autogen(store: Store, session: Session, lines: list[str], task: s
 
     from rath_autogen import RecordingChatCompletionClient, wrap
 
+    logging.getLogger("autogen_core.events").addFilter(
+        lambda line: "Token count" not in line.getMessage()
+    )  # of the scripted model
     models = [RecordingChatCompletionClient(ReplayChatCompletionClient([line])) for line in lines]
     agents = [AssistantAgent(f"reviewer_{i}", model) for i, model in enumerate(models, 1)]
     team = RoundRobinGroupChat(list(agents), termination_condition=MaxMessageTermination(99), max_turns=len(lines))
@@ -182,6 +192,14 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def signing_key(path: Path) -> Path | None:
+    """Make a key for this demo alone, where openssh is there; a packet without a signature verifies as well."""
+    if shutil.which("ssh-keygen") is None:
+        return None
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "demo", "-f", str(path)], check=True)
+    return path
+
+
 def main() -> None:
     """Tell the whole story."""
     shutil.rmtree(OUT, ignore_errors=True)
@@ -199,7 +217,7 @@ def main() -> None:
         tools = [c for c in recorder.session if c.kind == "tool_result" and c.position > asked.position]
         for chunk in tools:
             body: Any = chunk.body
-            console.print(f"   [cyan]{body.name:<14}[/] {body.status}: {str(body.result)[:90]}")
+            console.print(f"   [cyan]{body.name:<14}[/] {body.status}: {answer(body.result)[:90]}", soft_wrap=True)
 
         title(3, "The OpenAI Agents SDK goes on: a function tool and a handoff")
         before = len(recorder.session)
@@ -224,9 +242,10 @@ def main() -> None:
     for arguments in (("ls",), ("log", NAME, "-n", "14"), ("graph", NAME), ("fsck", NAME)):
         cli(*arguments)
 
-    title(7, "An evidence packet, checked without us, then with one byte flipped")
-    cli("packet", NAME, "-o", str(OUT / "packet"))
-    cli("verify", str(OUT / "packet"), "--head", session.head)
+    title(7, "An evidence packet, signed, checked without us, then with one byte flipped")
+    key = signing_key(OUT / "demo-key")
+    cli("packet", NAME, "-o", str(OUT / "packet"), *(["--sign", str(key)] if key else []))
+    cli("verify", str(OUT / "packet"), "--head", session.head, *(["--key", f"{key}.pub"] if key else []))
     console.print("\n[bold]$ sha256sum --quiet -c SHA256SUMS")
     subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=OUT / "packet", check=True)
     console.print("every file is what SHA256SUMS says")
@@ -238,6 +257,7 @@ def main() -> None:
     counts = f"{len(session)} chunks, {len(session.messages())} messages, {session.usage().total_tokens} tokens"
     console.print(f"One session, four frameworks: {counts}.")
     console.print(f"Go on from here: .venv/bin/rath-bridge --store sqlite:///{OUT / 'runs.db'} show {NAME}:2", soft_wrap=True)
+    console.print(f"Open {OUT / 'packet' / 'report.html'} in a browser: the page for people.", soft_wrap=True)
     store.close()
 
 

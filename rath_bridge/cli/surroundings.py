@@ -155,9 +155,9 @@ def _store(face: Face) -> Fact:
     begun = {ref.session for ref in refs if not ref.position} - {ref.session for ref in refs if ref.position}
     if begun:
         some = ", ".join(inert(name) for name in sorted(begun)[:3]) + (" ..." if len(begun) > 3 else "")
-        advice = (
-            f"{counted(len(begun), 'session')} in {shown} hold{'s' if len(begun) == 1 else ''} nothing but the beginning ({some}): a recorder "
-            "records what is wrapped, or what its adapter's hooks see, and nothing by itself"
+        what = (
+            f"{counted(len(begun), 'session')} in {shown} hold{'s' if len(begun) == 1 else ''} nothing but the beginning ({some})"
         )
+        advice = f"{what}: a recorder records what is wrapped, or what its adapter's hooks see, and nothing by itself"
         return Fact("store", "warning", count, "", advice)
     return Fact("store", "ok", count, "", f"{shown} can be opened; rath-bridge fsck checks what it holds")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, cast
 
 from agents import Agent, FunctionTool, GuardrailFunctionOutput, Handoff, InputGuardrail, OutputGuardrail, RunConfig
@@ -213,13 +214,6 @@ def replaying(agent: Agent[Any], record: Session | Tape) -> Replaying:
     return Replaying(_Graph(tape).of(agent), tape)
 
 
-async def _nowhere(context: Any, arguments: str) -> Any:
-    raise UnsupportedError(
-        f"the MCP tool {getattr(context, 'tool_name', '')!r} cannot be called live in a replay of the agents' own record: "
-        f"record its wire as well (rath_mcp.record_client, rath-bridge mcp record)"
-    )
-
-
 def _of_server(name: str, tool: FunctionTool) -> FunctionTool:
     """Mark a tool as its server's: hooks record whose it is."""
     if hasattr(tool, "_tool_origin"):  # not before SDK 0.24
@@ -276,6 +270,16 @@ class _Graph:
         found = tape.find_step(name, arguments) if call_id is None else tape.find_answer(name, call_id, arguments)
         return found if isinstance(found, Divergence) else Given("value") if found is None else Given("serve", found)
 
+    async def live(self, agent: Agent[Any], server: str, context: Any, arguments: str) -> Any:
+        """Call a tool of an MCP server; a replay that changes nothing comes by no such call.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            f"the tool of the MCP server {server!r} cannot be called here: use rath_bridge.replay for a what-if"
+        )
+
     def guardrail(self, guardrail: Any) -> Any:
         """What decides for a guardrail."""
         return _guardrail(guardrail, self._tape)
@@ -289,7 +293,7 @@ class _Graph:
         own = {getattr(one, "name", None) for one in agent.tools}
         known = tape.tools.get(agent.name)
         found = [one for one in (tape.tools.get(None, []) if known is None else known) if one.get("name") not in own]
-        tools = [self._served(one, names) for one in found if "parameters" in one]
+        tools = [self._served(one, names, agent) for one in found if "parameters" in one]
 
         async def get_mcp_tools(run_context: Any) -> list[Any]:
             for name in names:
@@ -300,14 +304,15 @@ class _Graph:
 
         clone.get_mcp_tools = get_mcp_tools
 
-    def _served(self, one: Mapping[str, Any], names: Sequence[str]) -> FunctionTool:
+    def _served(self, one: Mapping[str, Any], names: Sequence[str], agent: Agent[Any]) -> FunctionTool:
         name = str(one["name"])
+        listing = next((server for server in names if name in self._tape.listed.get(server, ())), names[0])
+        owner = self._tape.servers.get(name, listing)
         tool = FunctionTool(
             name=name, description=str(one.get("description", "")), params_json_schema=dict(one["parameters"]),
-            strict_json_schema=bool(one.get("strict", False)), on_invoke_tool=function(name, self.ask, _nowhere),
+            strict_json_schema=bool(one.get("strict", False)), on_invoke_tool=function(name, self.ask, partial(self.live, agent, owner)),
         )  # fmt: skip
-        listing = next((server for server in names if name in self._tape.listed.get(server, ())), names[0])
-        return _of_server(self._tape.servers.get(name, listing), tool)
+        return _of_server(owner, tool)
 
     def _handoff(self, one: Any) -> Any:
         if isinstance(one, Agent):

@@ -23,6 +23,7 @@ from rath_openai_agents.answering import Given, recorded_error
 from rath_openai_agents.guardrails import telling, tells
 from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list
+from rath_openai_agents.late import LateServers
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
 from rath_openai_agents.run import _Recording  # pyright: ignore[reportPrivateUsage]
@@ -37,6 +38,7 @@ class AgentsPlayer:
     def __init__(self, core: CoreTape) -> None:
         self.core = core
         self.tape = Tape.of(core.session)
+        self.late = LateServers()
 
     @contextmanager
     def installed(self) -> Generator[None]:
@@ -44,8 +46,9 @@ class AgentsPlayer:
         with ExitStack() as stack:
             stack.enter_context(patched(AgentRunner, "run", _run))
             stack.enter_context(patched(AgentRunner, "run_streamed", _run_streamed))
-            for name in ("connect", "cleanup"):
-                stack.enter_context(patched(_MCPServerWithClientSession, name, _unconnected))
+            stack.enter_context(patched(_MCPServerWithClientSession, "connect", _unconnected))
+            stack.enter_context(patched(_MCPServerWithClientSession, "cleanup", _let_go))
+            stack.callback(self.late.close)
             yield
 
     @property
@@ -73,9 +76,13 @@ class AgentsPlayer:
         return graph.of(agent), again
 
 
-def _staged(agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
+def _player() -> AgentsPlayer | None:
     tape = current_tape()
-    player = tape.player("openai_agents") if tape is not None else None
+    return tape.player("openai_agents") if tape is not None else None
+
+
+def _staged(agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
+    player = _player()
     if player is None:
         return agent
     agent, options["run_config"] = player.staged(agent, options.get("run_config"))
@@ -106,6 +113,14 @@ def _run_streamed(original: Callable[..., Any], runner: Any, starting_agent: Age
 async def _unconnected(original: Callable[..., Any], server: Any, *args: Any, **kwargs: Any) -> Any:
     """Connect no MCP server whose tools answer from the agents' own record; the record of a wire answers for itself."""
     return await original(server, *args, **kwargs) if _on_wire() else None
+
+
+async def _let_go(original: Callable[..., Any], server: Any, *args: Any, **kwargs: Any) -> Any:
+    """Disconnect an MCP server that was connected for a live call."""
+    if _on_wire():
+        return await original(server, *args, **kwargs)
+    player = _player()
+    return None if player is None else await player.late.let_go(server)
 
 
 def _on_wire() -> bool:
@@ -140,6 +155,9 @@ class _Stage(_Graph):
             clone.mcp_servers = list(agent.mcp_servers)
         else:
             super().serve(agent, clone)
+
+    async def live(self, agent: Agent[Any], server: str, context: Any, arguments: str) -> Any:
+        return await self._player.late.call(agent, server, context, arguments)
 
     def ask(self, name: str, call_id: str | None, arguments: Any) -> Given:
         found = self.found(name, call_id, arguments)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError
 from rath_bridge.replay.effects import Effect, OnMiss, Policy, ToolPolicy, effect
+from rath_bridge.replay.leftover import outside
 from rath_bridge.replay.patching import patched
 from rath_bridge.replay.players import Player
 from rath_bridge.replay.report import ReplayReport
@@ -19,7 +20,7 @@ from rath_bridge.replay.tape import Tape, Verdict, current_tape
 
 __all__ = [
     "Divergence", "Effect", "OnMiss", "Player", "Policy", "ReplayDivergenceError", "ReplayHaltedError", "ReplayReport", "Tape",
-    "ToolPolicy", "Verdict", "areplay", "current_tape", "effect", "patched", "replay",
+    "ToolPolicy", "Verdict", "areplay", "current_tape", "effect", "outside", "patched", "replay",
 ]  # fmt: skip
 
 

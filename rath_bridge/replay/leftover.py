@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from rath_bridge.replay.tape import set_aside
+
 
 class _Mark:
     """Lives as long as a context of the replay does."""
@@ -33,3 +35,14 @@ def standing_in() -> Generator[ExitStack]:
             players.close()
         else:
             weakref.finalize(left, players.close).atexit = False
+
+
+@contextmanager
+def outside() -> Generator[None]:
+    """Carry out a call that the tape made live, with all that it asks in turn: the block, and what it starts, is no part of the replay."""
+    token = _mark.set(None)
+    try:
+        with set_aside():
+            yield
+    finally:
+        _mark.reset(token)

@@ -33,6 +33,16 @@ def current_tape() -> Tape | None:
     return _tape.get()
 
 
+@contextmanager
+def set_aside() -> Generator[None]:
+    """Let no tape be current inside the block."""
+    token = _tape.set(None)
+    try:
+        yield
+    finally:
+        _tape.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What becomes of one call."""

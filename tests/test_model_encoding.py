@@ -38,6 +38,10 @@ def test_any_value_survives(value: Any) -> None:
 @example([2**53, -(2**53)])
 @example({"a": None, "b": "null", "c": b"x"})
 @example({"a": "x" * 399})
+@example({"a": "x" * 300, "b": ["y" * 300]})
+@example({"a": "x" * 511, "b": "\u00e9" * 255, "c": "z" * 512})
+@example({"a": "x" * 300, "b": '"' * 512})
+@example({"a": "x" * 300, "b": "\u00e9" * 256})
 @example([[[[{"v": ("\ud800", 1, True, 0.1)}]]]])
 def test_what_is_encoded_in_one_step_is_the_same_bytes(value: Any) -> None:
     data = small(value)
@@ -46,6 +50,7 @@ def test_what_is_encoded_in_one_step_is_the_same_bytes(value: Any) -> None:
 
 def test_most_small_values_take_one_step() -> None:
     assert small({"b": [1, -0.5, "é", True], "a": {}}) == b'{"a":{},"b":[1,-0.5,"\xc3\xa9",true]}'
+    assert small({"a": "x" * 511, "b": "\u00e9" * 255}) is not None
     wide: Any = 0
     for _ in range(190):
         wide = [wide]

@@ -24,6 +24,7 @@ form that reads back equal (orjson's); nobody re-serialises: identity is over th
 from __future__ import annotations
 
 import marshal
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ _SMALL: Final = (
     orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
 )  # fmt: skip
+_LONG: Final = re.compile(rb'"[^"]{%d}' % INLINE_LIMIT)
 _FLAT: Final = 400
 """Bytes in which nothing is nested deeper than is kept."""
 
@@ -140,6 +142,7 @@ class _Spliced:
             self.nulls += value.data.count(b"null")
             return orjson.Fragment(value.data)
         if type(value) is TreeRef or type(value) is BlobRef:
+            self.size += len(value.digest) + 36  # at least: no text of it becomes a blob
             self.dollars += 1
             return value.to_json()
         raise TypeError
@@ -158,7 +161,7 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
     try:
         data = orjson.dumps(value, put_in, _SMALL)
         size = len(data) - put_in.size
-        if size >= INLINE_LIMIT or data.count(b"$") != put_in.dollars or data.count(b"null") != put_in.nulls:
+        if (size >= INLINE_LIMIT and _long(data)) or data.count(b"$") != put_in.dollars or data.count(b"null") != put_in.nulls:
             return None  # a blob, perhaps; "$rath"; NaN, which is written as null
         if size >= _FLAT and data.count(b"[") + data.count(b"{") > MAX_DEPTH - _MARGIN:
             return None
@@ -167,6 +170,11 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
     except (orjson.JSONEncodeError, ValueError):
         return None
     return data
+
+
+def _long(data: bytes) -> bool:
+    """Tell whether a text in some JSON may be as long as a blob."""
+    return b"\\" in data or _LONG.search(data) is not None
 
 
 def spliced(value: Any) -> bytes:

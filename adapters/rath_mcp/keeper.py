@@ -37,10 +37,13 @@ _DIRECTION: Final[dict[bytes, Direction]] = {CLIENT: "c2s", SERVER: "s2c"}
 
 
 class Proxy:
-    """The proxy, as its keeper sees it: a pipe that says when there is something to read, and ends when the proxy does."""
+    """The proxy, as its keeper sees it: a pipe that says when there is something to read, and ends when the proxy does; and one
+    to the proxy, for what its user should know.
+    """
 
-    def __init__(self, wake: int | None) -> None:
-        self._wake = wake
+    def __init__(self, wake: int | None, voice: int | None = None) -> None:
+        self._wake, self._voice = wake, voice
+        self._told: set[str] = set()
         self._end = select.poll()
         if wake is not None:
             self._end.register(wake, 0)  # tells nothing but the end
@@ -54,6 +57,13 @@ class Proxy:
             if not os.read(self._wake, 1 << 16):
                 self._wake = None  # the last records came before the end: read once more
         return True
+
+    def tell(self, text: str) -> None:
+        """Have the proxy say something on its standard error, once: a keeper has none."""
+        if self._voice is not None and text not in self._told:
+            self._told.add(text)
+            with suppress(OSError):  # it has ended
+                os.write(self._voice, " ".join(text.split()).encode()[:4000] + b"\n")
 
     def retries(self) -> Iterator[None]:
         """Yield now and then while the proxy lives, and a little longer."""
@@ -150,6 +160,9 @@ class Fold:
         if "close" in event and key in self._connections:
             self._connections[key].close(event["close"], at=self._last // 1000)
         if "lost" in event:
+            for tag in self._parts:
+                if tag.decode() in event.get("ways", "<>"):
+                    self._torn(tag)
             self._emit(Gap(count=event["lost"], reason="the proxy's disk was full: these pieces were passed on and not kept"))
         if "exit" in event:
             status, problem = event["exit"], event.get("problem")
@@ -160,14 +173,19 @@ class Fold:
     def end(self, reason: str, error: str | None = None) -> None:
         """Everything is over; what stands in no complete line is kept, too."""
         self.ended = True
-        for tag, parts in self._parts.items():
-            if parts:
-                self._line(b"".join(parts), Record(tag, self._last, b""))
-                parts.clear()
+        for tag in self._parts:
+            self._torn(tag)
         for key, connection in self._connections.items():
             if key not in self._elsewhere:
                 connection.begin()
                 connection.close(reason, error, at=self._last // 1000 or None)
+
+    def _torn(self, tag: bytes) -> None:
+        """What stands in no complete line never will: nothing that comes later is joined to it."""
+        parts = self._parts[tag]
+        if parts:
+            self._line(b"".join(parts), Record(tag, self._last, b""))
+            parts.clear()
 
     def _emit(self, body: Body, **given: Any) -> Draft | None:
         self._emitted += 1
@@ -221,10 +239,13 @@ def fold_file(path: Path, descriptor: int, store: Store, mark: str, proxy: Proxy
 
 def _flushed(recorder: Recorder, proxy: Proxy) -> bool:
     """Wait until all is durable; give up a while after the proxy has ended."""
-    return recorder.flush() or any(recorder.flush() for _ in proxy.retries())
+    if recorder.flush():
+        return True
+    proxy.tell("the store cannot be written at the moment: frames wait for it")
+    return any(recorder.flush() for _ in proxy.retries())
 
 
-def keep(spool: Spool, url: str, mark: str, wake: int) -> int:
+def keep(spool: Spool, url: str, mark: str, wake: int, voice: int | None = None) -> int:
     """Be the keeper: follow a spool until its proxy has ended, then write what others left over.
 
     Args:
@@ -232,11 +253,12 @@ def keep(spool: Spool, url: str, mark: str, wake: int) -> int:
         url: The store's address.
         mark: Of that address.
         wake: A pipe that says when there is something to read, and ends with the proxy.
+        voice: A pipe whose lines the proxy says on its standard error.
 
     Returns:
         0, or 4 where the spool could not be written and stays.
     """
-    proxy = Proxy(wake)
+    proxy = Proxy(wake, voice)
     store = _opened(url, proxy)
     if store is None:
         _reap(spool)
@@ -266,12 +288,13 @@ def recover(store: Store, url: str, but: Path | None = None) -> int:
 def _opened(url: str, proxy: Proxy) -> Store | None:
     try:
         return open_store(url)
-    except StoreUnavailableError:
+    except StoreUnavailableError as error:
+        proxy.tell(f"the store cannot be reached, frames wait for it: {error}")
         for _ in proxy.retries():
             with suppress(StoreUnavailableError):
                 return open_store(url)
-    except RathError:
-        pass
+    except RathError as error:
+        proxy.tell(f"the store cannot be opened, frames wait for the next proxy: {error}")
     return None
 
 

@@ -49,7 +49,7 @@ class Spool:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self.descriptor = path, descriptor
         self._lock = Lock()
-        self._lost = 0
+        self._lost: list[bytes] = []
 
     @classmethod
     def create(cls, store: str, connection: str | None = None) -> Spool:
@@ -73,12 +73,13 @@ class Spool:
         """Put a record down; when it returns, the death of this process does not lose it (``sync``: nor that of the machine)."""
         with self._lock:
             if self._lost:
-                self._put(EVENT, json.dumps({"lost": self._lost}).encode())
-            if self._put(tag, data):
-                if sync:
-                    os.fdatasync(self.descriptor)
-            else:
-                self._lost += 1
+                ways = b"".join(sorted(set(self._lost))).decode()
+                if self._put(EVENT, json.dumps({"lost": len(self._lost), "ways": ways}).encode()):
+                    self._lost.clear()
+            if self._lost or not self._put(tag, data):  # what comes after a loss that is not told would hide it
+                self._lost.append(tag)
+            elif sync:
+                os.fdatasync(self.descriptor)
 
     def event(self, **facts: Any) -> None:
         """Put an event down."""
@@ -89,7 +90,6 @@ class Spool:
         try:
             done = os.writev(self.descriptor, (HEAD.pack(tag, time_ns(), len(data)), data))
             if done == whole:
-                self._lost = 0 if tag == EVENT else self._lost
                 return True
             os.ftruncate(self.descriptor, os.fstat(self.descriptor).st_size - done)
         except OSError:

@@ -75,12 +75,14 @@ def recording(url: str, session: str, **facts: Any) -> Generator[tuple[Spool | N
         yield None, None
         return
     spool.event(session=session, **facts)
-    keeper, wake = _start_keeper(spool, url, store_mark(url))
+    keeper, wake, heard = _start_keeper(spool, url, store_mark(url))
+    listener = Thread(target=_say, args=(heard,), daemon=True)
+    listener.start()
     try:
         yield spool, wake
     finally:
         os.close(wake)
-        _settle(keeper, spool)
+        _settle(keeper, spool, listener)
 
 
 def label_of(command: Sequence[str]) -> str:
@@ -129,7 +131,7 @@ class Relay:
         assert server.stdin is not None
         target = server.stdin.fileno()
         with suppress(OSError):
-            while data := os.read(0, PIECE):
+            while data := read_some(0):
                 self._keep(CLIENT, data, self._durable)
                 write_all(target, data)
         self._host_is_gone.set()
@@ -197,6 +199,15 @@ class Relay:
             self._spool.event(**facts)
 
 
+def read_some(descriptor: int) -> bytes:
+    """Read what there is, also from a pipe that somebody has made non-blocking; nothing once it has ended."""
+    while True:
+        try:
+            return os.read(descriptor, PIECE)
+        except BlockingIOError:
+            select.select([descriptor], [], [])
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of it, also to a pipe that somebody has made non-blocking."""
     rest = memoryview(data)
@@ -215,39 +226,54 @@ def _spool(url: str) -> Spool | None:
         return None
 
 
-def _start_keeper(spool: Spool, url: str, mark: str) -> tuple[int, int]:
-    """Fork the keeper off, in a session of its own and with none of the host's pipes; return it and its alarm."""
+def _start_keeper(spool: Spool, url: str, mark: str) -> tuple[int, int, int]:
+    """Fork the keeper off, in a session of its own and with none of the host's pipes; return it, its alarm, and what it says."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
+    heard, voice = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(writer, False)
     keeper = os.fork()
     if keeper:
         os.close(reader)
-        return keeper, writer
+        os.close(voice)
+        return keeper, writer, heard
     status = 4
     try:
         os.setsid()
         os.close(writer)
+        os.close(heard)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
         os.nice(10)
         from rath_mcp.keeper import keep
 
-        status = keep(spool, url, mark, reader)
+        status = keep(spool, url, mark, reader, voice)
     finally:
         os._exit(status)
 
 
-def _settle(keeper: int, spool: Spool) -> None:
+def _say(heard: int) -> None:
+    """Say what the keeper has to say, as it says it."""
+    with suppress(OSError), open(heard, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            print(f"rath-bridge: {line}", end="", file=sys.stderr, flush=True)  # noqa: T201 - the face prints
+
+
+def _settle(keeper: int, spool: Spool, listener: Thread) -> None:
     """Give the keeper time to finish, so that a session is whole when its server has ended."""
     until = monotonic() + SETTLE
     while monotonic() < until:
         done, status = os.waitpid(keeper, os.WNOHANG)
         if done:
-            if status:
-                print(f"rath-bridge: the store could not be written; the frames wait in {spool.path}", file=sys.stderr)  # noqa: T201 - the face prints
-            return
+            break
         sleep(0.005)
+    else:
+        print(f"rath-bridge: the store is still being written, from {spool.path}", file=sys.stderr)  # noqa: T201 - the face prints
+        return
+    if status:
+        listener.join(0.5)  # why comes first
+        where = f"the frames wait in {spool.path}, and the next proxy for it writes them"
+        print(f"rath-bridge: the store could not be written; {where}", file=sys.stderr)  # noqa: T201 - the face prints
 
 
 def _die_of(number: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from rath_mcp import keeper
 from rath_mcp.keeper import Proxy, fold_file, recover
 from rath_mcp.marks import store_mark
 from rath_mcp.spool import CLIENT, EVENT, SERVER, Spool
-from tests.mcp.servers import bodies, notes
+from tests.mcp.servers import ROOT, bodies, notes
 
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "shop", "version": "1"}}
 TOOL = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
@@ -119,3 +121,45 @@ def test_connections_of_an_http_proxy_rest_too(url: str) -> None:
         assert len(results) == 200
         assert all(result.result["structuredContent"] == {"of": result.name} for result in results)
         assert session.fsck() == []
+
+
+def test_pieces_on_both_sides_of_a_loss_are_never_sewn_together(url: str) -> None:
+    """A disk that was full for a moment: head and tail of two messages may look like one."""
+    spool = Spool.create(url)
+    spool.event(session="s", label="l")
+    say(spool, CLIENT, id=1, method="tools/call", params={"name": "t", "arguments": {"n": 1}})
+    spool.write(SERVER, b'{"jsonrpc": "2.0", "id": 1, "result": {"content": [], ')
+    spool.write(CLIENT, b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "rm", "arguments": {"path": "')
+    spool.event(lost=2, ways=">")
+    spool.write(CLIENT, b'/"}}}\n')
+    spool.write(SERVER, b'"isError": false}}\n')  # this way nothing was lost
+    spool.event(exit=0, reason="server_exit")
+    os.close(spool.descriptor)
+    with rb.open_store(url) as store:
+        assert recover(store, url) == 1
+        session = store.session("s")
+        assert [(call.name, call.status) for call in session.calls()] == [("t", "ok")]
+        (gap,) = bodies(session, "gap")
+        assert gap.count == 2
+        assert notes(session) == ["unreadable"] * 2
+
+
+def test_a_loss_is_told_before_anything_that_comes_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATH_BRIDGE_SPOOL", str(tmp_path / "spool"))
+    script = """
+import resource
+from rath_mcp.spool import CLIENT, SERVER, Spool, Tail
+spool = Spool.create("sqlite:///x.db")
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+spool.write(CLIENT, b"a" * 100)
+resource.setrlimit(resource.RLIMIT_FSIZE, (120, most))
+spool.write(SERVER, b"b" * 100)
+spool.write(CLIENT, b"c" * 100)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+spool.write(SERVER, b"d")
+print([record.event if record.tag == b"{" else record.data[:1].decode() for record in Tail(spool.descriptor).records()])
+"""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['a', {'lost': 2, 'ways': '<>'}, 'd']\n", done.stderr

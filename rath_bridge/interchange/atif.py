@@ -164,7 +164,7 @@ def _step(step: Mapping[str, Any], writer: _Writer, agent: str, model: str | Non
     parts: list[Part] = []
     if step.get("reasoning_content") is not None:
         parts.append(ReasoningPart(shapes.text(step["reasoning_content"], _PLACE, f"{path}.reasoning_content")))
-    parts += _content(step.get("message"), f"{path}.message")
+    parts += shapes.content(step.get("message"), _PLACE, f"{path}.message", _part)
     body = Message(role=_ROLES.get(source, source), parts=(*parts, *calls), attributes=_facts(step))
     yield writer.draft(body, "step", rest)
     asked = {call.id for call in calls}
@@ -177,7 +177,9 @@ def _step(step: Mapping[str, Any], writer: _Writer, agent: str, model: str | Non
             yield writer.draft(Message(role="tool", parts=(ToolCallResponsePart(call_id, _answer(result, here)),)), "result", one)
         else:
             yield writer.draft(
-                Message(role="tool", parts=tuple(_content(result.get("content"), f"{here}.content"))), "observed", one
+                Message(role="tool", parts=tuple(shapes.content(result.get("content"), _PLACE, f"{here}.content", _part))),
+                "observed",
+                one,
             )
 
 
@@ -212,23 +214,15 @@ def _answer(result: Mapping[str, Any], path: str) -> Any:
     content = result.get("content")
     if content is None:
         return result.get("subagent_trajectory_ref")
-    _content(content, f"{path}.content")
+    shapes.content(content, _PLACE, f"{path}.content", _part)
     return content
 
 
-def _content(content: Any, path: str) -> list[Part]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [TextPart(content)]
-    return [_part(one, f"{path}[{number}]") for number, one in enumerate(shapes.rows(content, _PLACE, path))]
-
-
-def _part(one: Any, path: str) -> Part:
-    found = shapes.table(one, _PLACE, path)
-    kind = shapes.text(found.get("type"), _PLACE, f"{path}.type")
+def _part(one: Any, place: str, path: str) -> Part:
+    found = shapes.table(one, place, path)
+    kind = shapes.text(found.get("type"), place, f"{path}.type")
     if kind == "text":
-        return TextPart(shapes.text(found.get("text"), _PLACE, f"{path}.text"))
+        return TextPart(shapes.text(found.get("text"), place, f"{path}.text"))
     source = found.get("source")
     values: Mapping[str, Any] = cast("Mapping[str, Any]", source) if isinstance(source, Mapping) else {}
     if kind in ("image", "audio") and isinstance(values.get("path"), str):

@@ -148,17 +148,13 @@ def _part(one: Any, path: str) -> Part:
 
 
 def _media(kind: str, source: Mapping[str, Any]) -> Part | None:
-    from base64 import b64decode
-
     media_type = source.get("media_type")
     known = media_type if isinstance(media_type, str) else None
     if isinstance(source.get("url"), str):
         return UriPart(kind, source["url"], known)
     if source.get("type") == "base64" and isinstance(source.get("data"), str):
-        try:
-            return BlobPart(kind, b64decode(source["data"], validate=True), known)
-        except ValueError:
-            return None
+        data = shapes.decoded(source["data"])
+        return None if data is None else BlobPart(kind, data, known)
     return None
 
 

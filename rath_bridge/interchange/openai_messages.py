@@ -6,8 +6,7 @@ Source: ``ChatCompletionMessageParam`` of the ``openai`` package. A document is 
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -116,7 +115,7 @@ def message(found: Mapping[str, Any], place: str, path: str) -> Message:
         call_id = shapes.text_or_none(found.get("tool_call_id"), place, f"{path}.tool_call_id")
         speaker = shapes.text_or_none(found.get("name"), place, f"{path}.name")
         return Message(role="tool", parts=(ToolCallResponsePart(call_id, found.get("content")),), name=speaker)
-    parts = _content(found.get("content"), place, f"{path}.content")
+    parts = shapes.content(found.get("content"), place, f"{path}.content", _part)
     if isinstance(found.get("refusal"), str):
         parts.append(GenericPart("refusal", {"content": found["refusal"]}))
     for number, call in enumerate(shapes.rows(found.get("tool_calls"), place, f"{path}.tool_calls")):
@@ -125,14 +124,6 @@ def message(found: Mapping[str, Any], place: str, path: str) -> Message:
         function = shapes.table(found["function_call"], place, f"{path}.function_call")
         parts.append(_called(None, function, place, f"{path}.function_call"))
     return Message(role=role, parts=tuple(parts), name=shapes.text_or_none(found.get("name"), place, f"{path}.name"))
-
-
-def _content(content: Any, place: str, path: str) -> list[Part]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [TextPart(content)]
-    return [_part(one, place, f"{path}[{number}]") for number, one in enumerate(shapes.rows(content, place, path))]
 
 
 def _part(one: Any, place: str, path: str) -> Part:
@@ -144,35 +135,19 @@ def _part(one: Any, place: str, path: str) -> Part:
         return TextPart(shapes.text(found.get("text"), place, f"{path}.text"))
     if kind == "image_url" and isinstance(values.get("url"), str):
         extra = {"detail": values["detail"]} if "detail" in values else {}
-        return _media("image", values["url"], extra)
+        return shapes.media("image", values["url"], extra)
     if kind == "input_audio" and isinstance(values.get("data"), str):
-        data = _bytes(values["data"])
+        data = shapes.decoded(values["data"])
         if data is not None:
             return BlobPart("audio", data, {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(str(values.get("format"))))
     if kind == "file" and isinstance(values.get("file_id"), str):
         return FilePart("document", values["file_id"])
     if kind == "file" and isinstance(values.get("file_data"), str):
         extra = {"filename": values["filename"]} if "filename" in values else {}
-        return _media("document", values["file_data"], extra)
+        return shapes.media("document", values["file_data"], extra)
     if kind == "refusal" and isinstance(found.get("refusal"), str):
         return GenericPart(kind, {"content": found["refusal"]})
     return foreign_part(found)
-
-
-def _media(modality: str, url: str, extra: Mapping[str, Any]) -> Part:
-    if url.startswith("data:"):
-        header, comma, data = url[5:].partition(",")
-        found = _bytes(data) if comma and header.endswith(";base64") else None
-        if found is not None:
-            return BlobPart(modality, found, header.removesuffix(";base64") or None, extra)
-    return UriPart(modality, url, None, extra)
-
-
-def _bytes(text: str) -> bytes | None:
-    try:
-        return b64decode(text, validate=True)
-    except (Base64Error, ValueError):
-        return None
 
 
 def _call(call: Any, place: str, path: str) -> Part:

@@ -7,8 +7,7 @@ where it is a response with usage.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -155,7 +154,7 @@ def message(item: Mapping[str, Any], place: str, path: str) -> Message:
     if kind == "message":
         role = shapes.text(item.get("role"), place, f"{path}.role")
         identity = shapes.text_or_none(item.get("id"), place, f"{path}.id")
-        return Message(role=role, parts=tuple(_content(item.get("content"), place, f"{path}.content")), id=identity)
+        return Message(role=role, parts=tuple(shapes.content(item.get("content"), place, f"{path}.content", _part)), id=identity)
     if kind in _CALLS:
         call_id = shapes.text_or_none(item.get("call_id"), place, f"{path}.call_id")
         called = shapes.text(item.get("name"), place, f"{path}.name")
@@ -178,14 +177,6 @@ def _reasoning(item: Mapping[str, Any], place: str, path: str) -> tuple[Part, ..
     return tuple(found) or (foreign_part({**item, "type": "reasoning_encrypted"}),)
 
 
-def _content(content: Any, place: str, path: str) -> list[Part]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [TextPart(content)]
-    return [_part(one, place, f"{path}[{number}]") for number, one in enumerate(shapes.rows(content, place, path))]
-
-
 def _part(one: Any, place: str, path: str) -> Part:
     found = shapes.table(one, place, path)
     kind = shapes.text(found.get("type"), place, f"{path}.type")
@@ -197,23 +188,10 @@ def _part(one: Any, place: str, path: str) -> Part:
         extra = {key: found[key] for key in ("detail", "filename") if found.get(key) is not None}
         for field in ("image_url", "file_url", "file_data"):
             if isinstance(found.get(field), str):
-                return _media(modality, found[field], extra)
+                return shapes.media(modality, found[field], extra)
         if isinstance(found.get("file_id"), str):
             return FilePart(modality, found["file_id"], None, extra)
     return foreign_part(found)
-
-
-def _media(modality: str, url: str, extra: Mapping[str, Any]) -> Part:
-    header, comma, data = url.removeprefix("data:").partition(",")
-    if url.startswith("data:") and comma and header.endswith(";base64"):
-        try:
-            return BlobPart(modality, b64decode(data, validate=True), header.removesuffix(";base64") or None, extra)
-        except (Base64Error, ValueError):
-            pass
-    return UriPart(modality, url, None, extra)
-
-
-# ------------------------------------------------------------------ out
 
 
 def encode(session: Session, /) -> tuple[Any, LossReport]:

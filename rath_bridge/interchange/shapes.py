@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from rath_bridge.errors import DecodeError
+from rath_bridge.model.parts import BlobPart, Part, TextPart, UriPart
 
 
 def table(value: Any, place: str, path: str) -> Mapping[str, Any]:
@@ -85,6 +88,37 @@ def moment(value: Any) -> int | None:
         return None
     micros = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     return micros if -62_135_596_800_000_000 <= micros < 253_402_300_800_000_000 else None
+
+
+def content(value: Any, place: str, path: str, part: Callable[[Any, str, str], Part]) -> list[Part]:
+    """Return the parts of a message's content: none, a text, or a list of which ``part`` reads one.
+
+    Raises:
+        DecodeError: It is something else.
+    """
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [TextPart(value)]
+    return [part(one, place, f"{path}[{at}]") for at, one in enumerate(rows(value, place, path))]
+
+
+def media(modality: str, url: str, extra: Mapping[str, Any]) -> Part:
+    """Return an address as a part; of a ``data:`` address in base64, its bytes."""
+    header, comma, data = url.removeprefix("data:").partition(",")
+    if url.startswith("data:") and comma and header.endswith(";base64"):
+        found = decoded(data)
+        if found is not None:
+            return BlobPart(modality, found, header.removesuffix(";base64") or None, extra)
+    return UriPart(modality, url, None, extra)
+
+
+def decoded(base64: str) -> bytes | None:
+    """Return the bytes of a base64 text, None where it is none."""
+    try:
+        return b64decode(base64, validate=True)
+    except (Base64Error, ValueError):
+        return None
 
 
 def _kind(value: Any) -> str:

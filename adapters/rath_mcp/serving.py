@@ -19,6 +19,8 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 UNSUPPORTED_VERSION: Final = -32022
 INVALID_PARAMS: Final = -32602
+LONG: Final = 10 << 20
+"""Bytes of one message beyond which the TypeScript SDK ends a connection over pipes."""
 
 
 class Answerer(Protocol):
@@ -40,8 +42,11 @@ def serve(server: Answerer, source: BinaryIO | None = None, target: BinaryIO | N
     out = target or sys.stdout.buffer
     for line in source or sys.stdin.buffer:
         try:
-            for message in answers(server, line):
-                out.write(dumps(message) + b"\n")
+            for message in map(dumps, answers(server, line)):
+                if len(message) > LONG:
+                    why = "hosts that stand on the TypeScript SDK end the connection at 10 MiB"
+                    print(f"rath-bridge: an answer of {len(message)} bytes: {why}", file=sys.stderr, flush=True)  # noqa: T201 - the face prints
+                out.write(message + b"\n")
             out.flush()
         except BrokenPipeError:
             return

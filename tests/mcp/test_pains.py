@@ -11,7 +11,7 @@
 13  python-sdk#1144         test_http: http_errors_ends_of_streams_and_answers_..._are_told_apart
 14  python-sdk#817, #671    test_stdio: a_child_that_holds_the_servers_output_does_not_hold_the_host
 15  openai-agents#1393      test_stdio: a_proxy_that_is_killed_loses_nothing_and_leaves_nobody_behind
-17  meta-ads-mcp PR#150     test_stdio: a_result_of_20_mb_passes_and_stands_once
+17  meta-ads-mcp PR#150     test_stdio: a_result_of_20_mb_passes_and_stands_once; here, for the replay
 ==  ======================  ===============================================================================
 """
 
@@ -23,6 +23,7 @@ import os
 import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
 
 import rath_bridge as rb
 from rath_mcp import encode, record_client, record_clients, replay_server
+from rath_mcp.serving import serve
 from tests.mcp.servers import CLI, ROOT, SHOP, bodies, body, parameters, recorded
 
 SLY = [str(Path(__file__).parent / "sly_server.py")]
@@ -150,6 +152,24 @@ async def test_16_what_frameworks_drop_is_on_record_structured_content_and_meta(
     assert result.result["_meta"] == {"shop.example/region": "north"}
 
 
+def test_17_meta_ads_mcp_pr_150_a_replayed_answer_that_some_hosts_refuse_is_told_of(
+    store: rb.Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """https://github.com/byadsco/meta-ads-mcp/pull/150: the TypeScript SDK closes the pipe above 10 MiB."""
+    ask = [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}} for name in ("small", "large")]
+    told = [
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}} for text in ("x", "x" * (10 << 20))
+    ]
+    tape = [frame for pair in zip(ask, told, strict=True) for frame in pair]
+    frames = [{"dir": "c2s" if "method" in message else "s2c", "msg": message} for message in tape]
+    server = replay_server(store.create("ticket").append(*rb.decode(frames)))
+    out = BytesIO()
+    serve(server, BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in ask)), out)
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == told  # served all the same
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "hosts that stand on the TypeScript SDK end the connection at 10 MiB" in line
+
+
 async def test_18_python_sdk_pr_2589_progress_stands_with_its_times_beside_the_timeout_that_it_did_not_hold_up(
     store: rb.Store,
 ) -> None:
@@ -170,7 +190,7 @@ async def test_18_python_sdk_pr_2589_progress_stands_with_its_times_beside_the_t
     assert result.duration > (steps[1]["at"] - steps[0]["at"]) / 1e6
 
 
-async def test_2_python_sdk_1796_and_2429_are_the_same_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_11_and_12_are_the_same_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the client makes of a result never reaches the proxy; the server's word is there all the same."""
     monkeypatch.setenv("RATH_BRIDGE_SPOOL", str(tmp_path / "spool"))
     url, path = f"sqlite:///{tmp_path / 'runs.db'}", os.pathsep.join([str(ROOT), str(ROOT / "adapters")])

@@ -55,6 +55,10 @@ class Value:
     tree: Tree | None = None
     """Of a list that is kept by item."""
 
+    def names(self) -> Sequence[bytes]:
+        """Digests of what holds its bytes."""
+        return self.tree.items if self.tree is not None else () if self.type == "null" else (self.digest,)
+
 
 @dataclass(slots=True)
 class Seen:

@@ -33,6 +33,8 @@ class Known:
     """The message chunk of each of its items, as far as it is known."""
     deltas: Deltas = field(default_factory=dict[str, Any])
     """What its delta channels hold, as far as it is known."""
+    whole: bool = True
+    """Nothing that it stands on was erased."""
 
     def items(self, channel: str | None) -> Sequence[bytes]:
         """Digests of the messages that a channel holds."""
@@ -46,6 +48,8 @@ class Line:
 
     thread_id: str
     namespace: str
+    erasures: int
+    """Of the store: with another one since, what is known of values may not be stored any more."""
     lock: Any = field(default_factory=RLock)
     where: Where = ("", "main")
     """Where the thread goes on, unless a session is named or ambient."""
@@ -71,6 +75,13 @@ class Line:
         self.states.move_to_end(checkpoint_id)
         while len(self.states) > _STATES:
             self.states.popitem(last=False)
+
+    def renew(self, erasures: int) -> None:
+        """Keep the checkpoint that was remembered last: it was written as if it were the first."""
+        if self.erasures != erasures:
+            while len(self.states) > 1:
+                self.states.popitem(last=False)
+            self.erasures = erasures
 
     def forget_content(self) -> None:
         """Know nothing of what is stored any more: the next checkpoint is written as if it were the first."""

@@ -18,7 +18,7 @@ from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.cleaning import StateCleaner
 from rath_langgraph.deltas import Deltas, Reads, delta_channels, known_at, unfold
-from rath_langgraph.items import Encoder
+from rath_langgraph.items import Encoder, Seen
 from rath_langgraph.messages import Lifted, lift
 from rath_langgraph.neutral import origin
 from rath_langgraph.state import checkpoint_body
@@ -56,6 +56,7 @@ class Put:
             line.started = parents.get(above(line.namespace))
         self.ended = threads.ended(line, checkpoint["id"]) if facts.get("source") not in ("fork", "update") else []
         """Ends of subgraph calls: a checkpoint behind them tells that they are done."""
+        self.erasures = threads.erasures
         self.unfolded: tuple[Known | None, Deltas, Mapping[bytes, bytes]] | None = None
 
     def write(self) -> None:
@@ -152,16 +153,14 @@ class Put:
             again: The same checkpoint, where it stands already.
         """
         line = self.line
+        intact, self.erasures = self.threads.intact(line), self.threads.erasures
+        if not intact:  # the graph says it again, so it is written as if it were the first time
+            line.seen = Seen()
         encoder = Encoder(self.serde, line.seen, self.clean)
         stands = self.parent if again is None else again
+        old = stands.state if stands is not None and stands.whole and intact else None
         body, state = checkpoint_body(
-            line.namespace,
-            self.parent_id,
-            self.checkpoint,
-            self.facts,
-            encoder,
-            stands.state if stands else None,
-            self.new_versions,
+            line.namespace, self.parent_id, self.checkpoint, self.facts, encoder, old, self.new_versions
         )
         deltas = self._deltas(encoder)
         said = {name: delta for name, delta in deltas.items() if delta is not None}
@@ -223,6 +222,7 @@ class Put:
         self._remember(encoder)
 
     def _remember(self, encoder: Encoder) -> None:
+        self.line.renew(self.erasures)
         self.line.seen.remember(encoder)
         self.threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})
 

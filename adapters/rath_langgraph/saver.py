@@ -121,6 +121,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace."""
+        self._threads.refresh()
         thread_id, namespace = _place(config)
         backend = self.store.backend
         wanted = _configurable(config).get("checkpoint_id")
@@ -166,6 +167,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
     def _own(
         self, config: RunnableConfig | None, wanted: dict[str, Any] | None, before: RunnableConfig | None, limit: int | None
     ) -> Iterator[CheckpointTuple]:
+        self._threads.refresh()
         configurable: dict[str, Any] = _configurable(config) if config else {}
         thread_id, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
         scopes = [
@@ -262,6 +264,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         begun = parents.get(above(namespace)) if namespace and facts.get("source") == "input" else None
         if begun is not None:
             self._threads.expect(thread_id, above(namespace), begun)
+        self._threads.refresh()
         line = self._threads.to_put(thread_id, namespace, parent_id)
         with line.lock:
             clean, reads = self._cleaner(line), self._reads(thread_id, namespace, parent_id or "")
@@ -377,6 +380,7 @@ class RathSaver(BaseCheckpointSaver[Any]):
         """Writes to delta channels since they were last stored whole; only those are read."""
         if self.fallback is not None:
             return super().get_delta_channel_history(config=config, channels=channels)
+        self._threads.refresh()
         thread_id, namespace = _place(config)
         wanted = _configurable(config).get("checkpoint_id") or None
         return cast(Any, upkeep.delta_history(self._threads, self.serde, thread_id, namespace, wanted, channels))

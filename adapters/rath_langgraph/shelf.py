@@ -24,7 +24,7 @@ class Shelf:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._held: OrderedDict[Digest, bytes] = OrderedDict()
-        self._size = 0
+        self._size = self._emptied = 0
         self._lock = Lock()
 
     def __call__(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
@@ -39,10 +39,12 @@ class Shelf:
             found = {name: held[name] for name in wanted if name in held}
             for name in found:
                 held.move_to_end(name)
+            emptied = self._emptied
         missing = [name for name in wanted if name not in found]
         if missing:
             more = self._reader.objects(missing)
-            self.keep(more)
+            if emptied == self._emptied:  # else some of it may have been erased since it was read
+                self.keep(more)
             found.update(more)
         return found
 
@@ -72,6 +74,7 @@ class Shelf:
         with self._lock:
             self._held.clear()
             self._size = 0
+            self._emptied += 1
 
     def reset(self) -> None:
         """Start anew in a forked child."""

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, cast
 from weakref import WeakSet
 
-from rath_bridge.errors import NameInUseError
+from rath_bridge.errors import ErasedError, MissingObjectError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, SpanContext, draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Checkpoint, Run, SessionStart
@@ -60,15 +60,18 @@ class Threads:
         self.flight = Flight()
         self.shelf = Shelf(store.backend)
         self.copies = Copies()
-        self._erasures: int | None = None
+        self.erasures = -1
+        """Of the store, at the last look."""
         _all.add(self)
 
     def line(self, thread_id: str, namespace: str) -> Line:
         """The line of a namespace; opened from the index where this process has not seen it."""
+        if self.erasures < 0:
+            self.refresh()
         with self._lock:
             found = self._lines.get((thread_id, namespace))
             if found is None:
-                found = self._lines[thread_id, namespace] = Line(thread_id, namespace)
+                found = self._lines[thread_id, namespace] = Line(thread_id, namespace, self.erasures)
                 self._opened += 1
                 if len(self._lines) > _LINES:
                     self._lines.popitem(last=False)
@@ -83,16 +86,16 @@ class Threads:
         return found
 
     def refresh(self) -> None:
-        """Where something was erased since the last look, by whomever, take nothing for stored and keep nothing that was read."""
+        """Where something was erased since the last look, by whomever, keep nothing that was read and take nothing for stored."""
         count = self.store.backend.erasures()
-        if count != self._erasures:
-            self._erasures = count
-            with self._lock:
-                lines = list(self._lines.values())
-            for line in lines:
-                line.erased = True
+        if count != self.erasures:
+            self.erasures = count
             self.shelf.clear()
             self.copies.clear()
+
+    def intact(self, line: Line) -> bool:
+        """Whether all that is known to be stored is stored still."""
+        return line.erasures == self.erasures
 
     def expect(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
         """Let the checkpoint that a subgraph starts from stand first, so that what came from it is not said again.
@@ -303,7 +306,7 @@ class Threads:
     def state_of(self, thread_id: str, namespace: str, chunk: Chunk) -> tuple[State | None, Seen | None]:
         """What is known of a checkpoint's digests without reading its trees, and what its line has seen."""
         line = self._lines.get((thread_id, namespace))
-        if line is None or line.erased:
+        if line is None or not self.intact(line):
             return None, None
         return next((known.state for known in list(line.states.values()) if known.chunk == chunk.id), None), line.seen
 
@@ -316,9 +319,19 @@ class Threads:
             chunk = self.store.backend.lookup(Key(FRAMEWORK, line.thread_id, line.namespace, checkpoint_id))
             if chunk is None:
                 return None
-            found = Known(chunk.id, read_state(cast(Checkpoint, chunk.body), self.shelf))
+            found = self._read(chunk)
             line.remember(checkpoint_id, found)
         return found
+
+    def _read(self, chunk: Chunk) -> Known:
+        state = State({}, {})
+        try:
+            state = read_state(cast(Checkpoint, chunk.body), self.shelf)
+            if self.erasures:  # one item may be gone that the list still names
+                self.shelf([name.hex() for value in state.values.values() for name in value.names()])
+        except (ErasedError, MissingObjectError):
+            return Known(chunk.id, state, whole=False)
+        return Known(chunk.id, state)
 
     def is_tip(self, line: Line, checkpoint_id: str) -> Where | None:
         """The branch on which a checkpoint is the last one, or None where something followed it."""

@@ -112,6 +112,9 @@ class OverlayBackend(MemoryBackend):
         self.scopes(framework, target)
         return super().copy_keys(framework, native_id, target)
 
+    def erasures(self) -> int:
+        return super().erasures() + sum(below.erasures() for below in self._below)
+
     def close(self) -> None:
         """Nothing to release: the stores below are not ours."""
 

@@ -255,6 +255,10 @@ class Backend(Reader, Protocol):
         """
         ...
 
+    def erasures(self) -> int:
+        """Count the erasures that took objects away: while it stays, what somebody has seen stored is stored."""
+        ...
+
     def scrub(self) -> None:
         """Drop what nothing stands on any more, then rewrite the store's own files, so that what was erased is not in them; logs and
         copies outside of them are not reached. As slow as a copy of the store.

@@ -118,6 +118,11 @@ UNSWEPT: Final = "SELECT value FROM rath_meta WHERE name = 'unswept'"
 PUT_UNSWEPT: Final = (
     "INSERT INTO rath_meta (name, value) VALUES ('unswept', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+ERASURES: Final = "SELECT value FROM rath_meta WHERE name = 'erasures'"
+COUNT_ERASURE: Final = (
+    "INSERT INTO rath_meta (name, value) VALUES ('erasures', '1') "
+    "ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(rath_meta.value AS BIGINT) + 1 AS TEXT)"
+)
 ERASE_BODY: Final = "UPDATE rath_chunk SET form = 5, body = ? WHERE id = ?"
 MADE_OF_OTHERS: Final = (
     "SELECT n, form, data FROM rath_object WHERE n > ? AND form IN (2, 3, 4, 10, 11, 12) ORDER BY n LIMIT 2048"

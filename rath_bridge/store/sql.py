@@ -456,7 +456,13 @@ class SqlBackend(ABC):
                 stubs = [(bytes.fromhex(total) + rows.varint(size), _raw(name)) for name, (total, size) in done.stubs.items()]
                 tx.many(schema.ERASE_BODY, stubs)
                 drop_objects(tx, done.erasure.objects, done.erasure.named)
+                if done.erasure.objects:
+                    tx.run(schema.COUNT_ERASURE)
         return done.erasure
+
+    def erasures(self) -> int:
+        with self.reading() as tx:
+            return int(next(iter(tx.all(schema.ERASURES)), ("0",))[0])
 
     def _had_outside(self, tx: Tx, wanted: Collection[Digest]) -> set[Digest]:
         """Chunks whose bodies others have, too: detached lines share them."""

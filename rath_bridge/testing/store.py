@@ -812,8 +812,9 @@ class StoreContract:
         made = backend.append(
             "s", "main", [start(), draft(Note(text="t", attributes={"tree": tree.ref}), objects=objects)], head=None
         )
-        name = digest(items[7])
+        name, before = digest(items[7]), backend.erasures()
         assert backend.erase([], objects=[name]).objects == (name,)
+        assert backend.erasures() == before + 1
         with pytest.raises(ErasedError):
             backend.objects([name])
         assert read_list(tree.ref, backend.objects) == list(tree.items)

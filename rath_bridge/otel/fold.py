@@ -4,22 +4,16 @@ Which chunk is which span: ``run`` (begin and end), ``inference``, ``tool_call``
 ``memory``, and ``span`` chunks that came from elsewhere than a live tracer. ``session`` chunks (fork, detach, import, replay) and
 ``merge`` are short spans with links, and the next top-level run carries the same links. Approvals, routes, checkpoints, compactions,
 errors and gaps are events of their run's span.
-
-Ids are those of the envelope. Where an envelope has none, or another span has taken its id, the id is the beginning of the chunk's
-digest: the same at every export. Times are the chunks' own; a chunk that tells a duration began that long before it was written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import orjson
 
 from rath_bridge.model.chunk import Chunk, SpanContext
-from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import TreeRef, decode
 from rath_bridge.model.kinds import (
     Approval,
@@ -45,41 +39,15 @@ from rath_bridge.model.trees import read_list
 from rath_bridge.otel import attributes as make
 from rath_bridge.otel import content as words
 from rath_bridge.otel import names as n
-from rath_bridge.otel.records import SpanEvent, SpanKind, SpanLink, SpanRecord, attribute, clean
+from rath_bridge.otel.opening import Linked, OpenSpan, OpenSpans, hex_id
+from rath_bridge.otel.records import SpanEvent, SpanKind, SpanLink, SpanRecord
 from rath_bridge.verbs.calling import failed
 
 OWN_TRACER: Final = "otel"
 """Origin of ``span`` chunks that a live tracer made: their own provider exports them, so they are not doubled."""
-_HEX: Final = {16: re.compile(r"(?!0+\Z)[0-9a-f]{16}\Z"), 32: re.compile(r"(?!0+\Z)[0-9a-f]{32}\Z")}
-
-Linked = Callable[[Digest], SpanContext | None]
-"""Finds the span under which a chunk of another line stands."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A span that has begun."""
-
-    chunk: Chunk
-    context: SpanContext
-    name: str
-    kind: SpanKind
-    found: dict[str, Any]
-    run: str | None = None
-    above: _Open | None = None
-    type: str | None = None
-    replayed: bool = False
-    elsewhere: bool = False
-    """It began on the line that this one forked off."""
-    last: int = 0
-    position: int = 0
-    checkpoints: int = 0
-    events: list[SpanEvent] = field(default_factory=list[SpanEvent])
-    links: tuple[SpanLink, ...] = ()
-    said: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-
-
-class SpanFold:
+class SpanFold(OpenSpans):
     """Fed a line's chunks in order, gives the spans that are over."""
 
     def __init__(self, *, content: bool = False, linked: Linked | None = None) -> None:
@@ -89,20 +57,17 @@ class SpanFold:
             content: Put messages, arguments and results into attributes.
             linked: Finds spans of other lines, for the links of a merge or a detached copy.
         """
+        super().__init__(linked)
         self._content = content
-        self._linked = linked
-        self._runs: dict[str, _Open] = {}
-        self._calls: dict[tuple[str, str], _Open] = {}
-        self._asked: dict[tuple[str, str], tuple[Chunk, _Open | None, ToolCallPart]] = {}
+        self._runs: dict[str, OpenSpan] = {}
+        self._calls: dict[tuple[str, str], OpenSpan] = {}
+        self._asked: dict[tuple[str, str], tuple[Chunk, OpenSpan | None, ToolCallPart]] = {}
         self._seen: set[tuple[str, str]] = set()
-        self._taken: set[tuple[str, str]] = set()
-        self._conversation, self._line, self._trace = "", "", ""
         self._replaying = False
         self._links: tuple[SpanLink, ...] = ()
-        self._stands: dict[Digest, SpanContext] = {}
         self._latest: SpanContext | None = None
         self._said: list[dict[str, Any]] = []
-        self._steps: dict[str, Callable[[Chunk, Any, _Open | None], list[SpanRecord]]] = {
+        self._steps: dict[str, Callable[[Chunk, Any, OpenSpan | None], list[SpanRecord]]] = {
             "run": self._run, "message": self._message, "inference": self._inference, "tool_call": self._tool_call,
             "tool_result": self._tool_result, "handoff": self._handoff, "guardrail": self._guardrail, "memory": self._memory,
             "span": self._foreign, "session": self._session, "merge": self._merge, "checkpoint": self._checkpoint,
@@ -120,7 +85,7 @@ class SpanFold:
             self._stands[chunk.id] = self._latest = here
         return found
 
-    def _step(self, chunk: Chunk, run: _Open | None) -> list[SpanRecord]:
+    def _step(self, chunk: Chunk, run: OpenSpan | None) -> list[SpanRecord]:
         step = self._steps.get(chunk.kind)
         if step is None or (chunk.kind == "message" and not self._content and b'"tool_call' not in (chunk.body_bytes or b"")):
             return []
@@ -148,65 +113,9 @@ class SpanFold:
         self._calls, self._runs = {}, {}
         return found
 
-    def stands(self, chunk: Digest) -> SpanContext | None:
-        """Return the span of a chunk of this line that a link may point at."""
-        return self._stands.get(chunk)
-
-    # ---------------------------------------------------------------- ids
-
-    def _context(self, chunk: Chunk, run: _Open | None, *, own: bool) -> SpanContext:
-        given = chunk.span if own else None
-        if given is not None:
-            given = SpanContext(_hex(given.trace_id, 32), _hex(given.span_id, 16), given.parent_id and _hex(given.parent_id, 16))
-            if (given.trace_id, given.span_id) in self._taken:
-                given = SpanContext(given.trace_id, _hex(chunk.id[:16], 16), given.span_id)
-        elif run is not None:
-            given = SpanContext(run.context.trace_id, _hex(chunk.id[:16], 16), run.context.span_id)
-        else:
-            given = SpanContext(self._trace or _hex(chunk.id[:32], 32), _hex(chunk.id[:16], 16))
-        while (given.trace_id, given.span_id) in self._taken:  # two answers in one message
-            given = SpanContext(given.trace_id, digest(given.span_id.encode())[:16], given.parent_id)
-        self._taken.add((given.trace_id, given.span_id))
-        return given
-
-    def _begin(
-        self, chunk: Chunk, under: _Open | None, name: str, kind: SpanKind, found: dict[str, Any], *,
-        own: bool = True, **more: Any,
-    ) -> _Open:  # fmt: skip
-        found[n.CONVERSATION], found[n.SESSION], found[n.CHUNK] = self._conversation, self._line, chunk.id
-        if chunk.run is not None:
-            found[n.RUN] = chunk.run
-        if chunk.origin is not None:
-            make.put(found, n.FRAMEWORK, orjson.loads(chunk.origin).get("framework"))
-        if chunk.body_bytes is None:
-            found[n.ERASED] = True
-        opened = _Open(
-            chunk, self._context(chunk, under, own=own), name, kind, found, last=chunk.at, position=chunk.position, **more
-        )
-        self._stands[chunk.id] = opened.context
-        return opened
-
-    def _close(self, span: _Open, end: int, position: int, error: str | None, start: int | None = None) -> SpanRecord:
-        start = span.chunk.at if start is None else start
-        if span.checkpoints:
-            span.found["rath.checkpoints"] = span.checkpoints
-        return SpanRecord(
-            context=span.context, name=attribute(span.name), kind=span.kind, start=min(start, end), end=max(start, end),
-            attributes=clean(span.found), events=tuple(span.events), links=span.links, error=error and attribute(error),
-            chunk=span.chunk.id, position=position,
-        )  # fmt: skip
-
-    def _moment(
-        self, chunk: Chunk, run: _Open | None, made: tuple[str, SpanKind, dict[str, Any]], duration: float | None = None,
-        error: str | None = None, links: tuple[SpanLink, ...] = (),
-    ) -> list[SpanRecord]:  # fmt: skip
-        span = self._begin(chunk, run, *made, links=links)
-        began = chunk.at - round(duration * 1e6) if isinstance(duration, int | float) and 0 <= duration < 1e9 else chunk.at
-        return [self._close(span, chunk.at, chunk.position, error, began)]
-
     # ---------------------------------------------------------------- runs
 
-    def _run(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _run(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast("Run | None", body)
         if body is not None and body.phase == "begin" and chunk.run is not None:
             above = self._runs.get(body.parent) if body.parent else None
@@ -241,20 +150,9 @@ class SpanFold:
             run.found.setdefault(n.PROVIDER, n.OTHER)
         return [self._close(run, chunk.at, chunk.position, error)]
 
-    def _mark(self, span: _Open, replayed: bool) -> None:
-        """What is served from the record is never shown as executed: it has no operation, and another name."""
-        if replayed:
-            span.found[n.REPLAYED] = True
-            operation = span.found.pop(n.OPERATION, None)
-            if operation is not None:
-                span.found["rath.replayed.operation"] = operation
-            for name in (n.INPUT_TOKENS, n.OUTPUT_TOKENS, n.CACHE_READ, n.CACHE_CREATION, n.REASONING_TOKENS, n.COST):
-                span.found.pop(name, None)
-            span.name, span.kind = f"replay {span.name}", "internal"
-
     # ---------------------------------------------------------------- model calls
 
-    def _message(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _message(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(Message, body)
         if self._content:
             (self._said if run is None else run.said).append(words.message(body))
@@ -268,7 +166,7 @@ class SpanFold:
                 found += self._told(chunk, run, part)
         return found
 
-    def _told(self, chunk: Chunk, run: _Open | None, part: ToolCallResponsePart) -> list[SpanRecord]:
+    def _told(self, chunk: Chunk, run: OpenSpan | None, part: ToolCallResponsePart) -> list[SpanRecord]:
         """A call of which only messages tell (nobody saw the tool run): from the question to the answer, marked as inferred."""
         key = (self._scope(run), cast(str, part.id))
         asked = self._asked.pop(key, None)
@@ -285,7 +183,7 @@ class SpanFold:
         error = make.tool_result(found, result, content=self._content)
         return [self._close(span, chunk.at, chunk.position, error, at.at)]
 
-    def _inference(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _inference(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         if body is None:
             return self._moment(chunk, run, ("chat", "client", {n.OPERATION: "chat", n.PROVIDER: n.OTHER}))
         body = cast(Inference, body)
@@ -309,7 +207,7 @@ class SpanFold:
         took = round(body.duration * 1e6) if isinstance(body.duration, int | float) and 0 <= body.duration < 1e9 else 0
         return [self._close(span, chunk.at, chunk.position, error, chunk.at - took)]
 
-    def _given(self, chunk: Chunk, body: Inference, run: _Open | None) -> list[dict[str, Any]]:
+    def _given(self, chunk: Chunk, body: Inference, run: OpenSpan | None) -> list[dict[str, Any]]:
         """What the model read: the recorded items where they are JSON, else what its run has said so far."""
         if isinstance(body.input, tuple):
             return words.messages(body.input)
@@ -324,12 +222,12 @@ class SpanFold:
 
     # ---------------------------------------------------------------- tools
 
-    def _scope(self, run: _Open | None) -> str:
+    def _scope(self, run: OpenSpan | None) -> str:
         while run is not None and run.above is not None:
             run = run.above
         return run.run or "" if run is not None else ""
 
-    def _tool_call(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _tool_call(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(ToolCall, body) if body is not None else ToolCall(name="erased")
         span = self._begin(chunk, run, *make.tool_call(body, content=self._content))
         self._mark(span, self._replaying or bool(run and run.replayed) or body.attributes.get("replayed") is True)
@@ -342,7 +240,7 @@ class SpanFold:
         before.found[n.CALL_STATUS] = "pending"
         return [self._close(before, before.last, chunk.position, None)]
 
-    def _tool_result(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _tool_result(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(ToolResult, body) if body is not None else ToolResult()
         call = self._calls.pop((self._scope(run), str(body.call_id)), None) if body.call_id is not None else None
         if call is None and chunk.span is not None:
@@ -365,18 +263,18 @@ class SpanFold:
 
     # ---------------------------------------------------------------- moments
 
-    def _handoff(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _handoff(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         return self._moment(chunk, run, make.handoff(cast(Handoff, body)))
 
-    def _guardrail(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _guardrail(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(Guardrail, body)
         return self._moment(chunk, run, make.guardrail(body), body.attributes.get("duration"))
 
-    def _memory(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _memory(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(Memory, body)
         return self._moment(chunk, run, make.memory(body, content=self._content), body.attributes.get("duration"))
 
-    def _foreign(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _foreign(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(Span, body)
         if chunk.origin is not None and orjson.loads(chunk.origin).get("adapter") == OWN_TRACER:
             return []
@@ -390,7 +288,7 @@ class SpanFold:
             chunk, run, (make.short(body.name) or "span", kind, found), body.duration, found[n.ERROR_TYPE] if failed else None
         )
 
-    def _event(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _event(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         found: dict[str, Any] = {}
         for name in _EVENTS[chunk.kind]:
             value = getattr(body, name)
@@ -401,19 +299,19 @@ class SpanFold:
             return []
         return [] if chunk.kind == "compaction" else self._moment(chunk, None, (f"rath.{chunk.kind}", "internal", found))
 
-    def _checkpoint(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _checkpoint(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         if run is not None:
             run.checkpoints += 1
         return []
 
     # ---------------------------------------------------------------- lineage
 
-    def _session(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _session(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(SessionStart, body)
         self._conversation = body.name
         self._line = body.name if body.branch == "main" else f"{body.name}@{body.branch}"
         if not self._trace or body.op != "fork":
-            self._trace = _hex(chunk.id[:32], 32)
+            self._trace = hex_id(chunk.id[:32], 32)
         self._replaying = body.op == "replay"
         if body.op == "create":
             return []
@@ -426,7 +324,7 @@ class SpanFold:
         make.put(found, n.LINKED_SESSION, body.of)
         return self._moment(chunk, None, (f"rath.{body.op} {self._line}", "internal", found), links=links)
 
-    def _merge(self, chunk: Chunk, body: Any, run: _Open | None) -> list[SpanRecord]:
+    def _merge(self, chunk: Chunk, body: Any, run: OpenSpan | None) -> list[SpanRecord]:
         body = cast(Merge, body)
         links = (
             *self._link("merge", body.ours, self._line), *self._link("merge", body.theirs, body.of),
@@ -437,25 +335,11 @@ class SpanFold:
         make.put(found, n.LINKED_SESSION, body.of)
         return self._moment(chunk, None, (f"rath.merge {self._line}", "internal", found), links=links)
 
-    def _link(self, what: str, target: Digest | None, session: str | None) -> tuple[SpanLink, ...]:
-        """A link to the span under which a chunk stands: on this line, else on another."""
-        context = None if target is None else self._stands.get(target) or (self._linked(target) if self._linked else None)
-        if context is None:
-            return ()
-        found: dict[str, Any] = {n.LINK: what, n.CHUNK: target}
-        make.put(found, n.LINKED_SESSION, session)
-        return (SpanLink(_hex(context.trace_id, 32), _hex(context.span_id, 16), found),)
-
 
 _EVENTS: Final[dict[str, tuple[str, ...]]] = {
     Approval.kind: ("phase", "call_id", "by"), Route.kind: ("router", "chosen", "candidates"), Gap.kind: ("count", "reason"),
     Error.kind: ("type", "where"), Compaction.kind: ("dropped", "reason"),
 }  # fmt: skip
-
-
-def _hex(text: str, size: int) -> str:
-    """Return an id that OpenTelemetry takes: ``text`` itself where it is one."""
-    return text if _HEX[size].match(text) else digest(text.encode())[:size]
 
 
 def spans(chunks: Iterable[Chunk], *, content: bool = False, linked: Linked | None = None) -> Iterator[SpanRecord]:

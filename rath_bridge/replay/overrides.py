@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.kinds import Inference
 from rath_bridge.replay.held import Held, HeldCall
+from rath_bridge.verbs.calling import told
 
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
 _NAMED: Final = ("model", "prompt", "tool")
@@ -79,7 +81,10 @@ class Overrides:
                 found.at(chunk.id, call)  # a path that leads nowhere is told before anything runs
             # a call's result is what is changed: the line up to where it was asked for stays
             at = held.position(call.end) if call is not None and call.end is not None else chunk.position
-            found.first = min(at if at is not None else chunk.position, chunk.position if found.first is None else found.first)
+            at = min(
+                chunk.position if at is None else at, _asked_with(held, held.by_id[call.end if call and call.end else chunk.id])
+            )
+            found.first = at if found.first is None else min(at, found.first)
         return found
 
     def __bool__(self) -> bool:
@@ -104,6 +109,30 @@ class Overrides:
         assert self.held is not None
         body: Any = self.held.by_id[name].values
         return Changed(_apply(change, body.get("output", []), ("output",)))
+
+
+def _asked_with(held: Held, answer: Chunk) -> int:
+    """Position of the model call that was made with an answer which only a message tells; far away for all others.
+
+    What the members of an AutoGen team say is heard by another task than the one that asks their models: such a message may stand
+    behind the model call whose prompt holds it.
+    """
+    far = len(held.chunks)
+    if answer.kind != "message":
+        return far
+    ids = {one.id for one in told(answer.kind, answer.values) if one.what == "answered"}
+    agent: str | None = None
+    found: int | None = None
+    for chunk in held.chunks[: answer.position]:
+        if chunk.kind != "inference" or chunk.run != answer.run or chunk.id in held.unreadable:
+            continue
+        body = cast(Inference, chunk.body)
+        asked = (one.id for one in told("message", {"parts": list(body.output)}) if one.what == "asked")
+        if any(name in ids for name in asked):
+            agent, found = body.agent, None
+        elif found is None and agent is not None and body.agent == agent:
+            found = chunk.position
+    return far if found is None else found
 
 
 def label(kind: str, name: str) -> str:

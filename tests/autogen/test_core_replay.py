@@ -182,6 +182,27 @@ async def test_what_if_a_tool_had_answered_otherwise(store: rb.Store) -> None:
     assert report.equal is True, str(report)
 
 
+@pytest.mark.parametrize("then", ["live", "halt"])
+async def test_what_if_a_member_of_a_team_had_heard_another_answer_of_its_tool(store: rb.Store, then: Any) -> None:
+    """In a team, the message that tells the answer may be heard after the model call that was made with it."""
+
+    def team(live: bool) -> Any:
+        first = [asks("pay", '{"n": 3}'), "paid, then"] if live else ["I see that it failed."]
+        return RoundRobinGroupChat(
+            [agent("a", True, *first, tools=[pay], reflect_on_tool_use=True), agent("b", True, "so it is")], max_turns=2
+        )
+
+    await program(store, team, True)()
+    session = store.session("ticket")
+    answer = next(c for c in session if b'"tool_call_response"' in (c.body_bytes or b""))
+    report = await rb.areplay(session, program(store, team, False), overrides={answer: "no money"}, then=then)
+    assert (report.equal, report.divergence, report.unasked, paid) == (True, None, (), [3]), str(report)
+    if then == "live":
+        assert [m.to_text() for m in report.value.messages][-2:] == ["I see that it failed.", "so it is"]
+    else:
+        assert report.halted == "model call of a"
+
+
 async def test_until_a_chunk_and_then_live(store: rb.Store) -> None:
     await program(store, round_robin, True)()
     session = store.session("ticket")

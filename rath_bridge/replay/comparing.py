@@ -73,10 +73,15 @@ def first_difference(
 def _streams(found: Iterable[Step], after: int) -> dict[tuple[str, ...], list[Step]]:
     streams: dict[tuple[str, ...], list[Step]] = {}
     for step in found:
-        if step.kind == "session" or step.chunk.position <= after:
+        if step.kind == "session" or step.chunk.position <= after or _is_elsewhere(step):
             continue
         streams.setdefault(stream_of(step), []).append(step)
     return streams
+
+
+def _is_elsewhere(step: Step) -> bool:
+    """A task whose checkpoint stands on another branch: which of the two was handed over first decides where the task stands."""
+    return step.kind == "task" and "/task  " in step.actor
 
 
 def _askers(streams: Iterable[Iterable[Step]]) -> dict[Any, Digest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ from rath_bridge.replay.versions import versions
 from rath_bridge.session import Session, Store, check_name, redirect
 from rath_bridge.store.overlay import OverlayBackend
 from rath_bridge.store.protocol import Backend
+from rath_bridge.verbs.lineage import apart
 
 Place = Chunk | Digest | int
 
@@ -119,6 +120,16 @@ async def _all(found: AsyncIterator[Any]) -> list[Any]:
     return [one async for one in found]
 
 
+def _beside(session: Session, after: int) -> Iterator[Digest]:
+    """What stands on the session's other branches, where they parted within what is replayed: it was done in the same runs."""
+    backend = session.store.kept
+    for ref in backend.refs(session.session):
+        if ref.branch != session.branch:
+            base, _, theirs = apart(session.head, ref.head, backend)
+            if base is None or backend.chunk(base).position >= after:
+                yield from (chunk.id for chunk in theirs)
+
+
 def _is_cancelled() -> bool:
     """Whether somebody has cancelled the task that the replay runs in."""
     try:
@@ -163,7 +174,7 @@ class _Replay:
             check_name(branch, "branch")
             if tape.may_part and session.store.kept.ref(session.session, branch) is not None:
                 raise NameInUseError(f"{session.session}@{branch}")
-        hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after}
+        hidden = {chunk.id for chunk in tape.held.chunks if chunk.position > tape.after} | set(_beside(session, tape.after))
         scratch = OverlayBackend(session.store.kept, session=session.session, hidden=hidden)
         following = Branch(tape, scratch, branch)
         if tape.may_part:

@@ -9,7 +9,8 @@ Source: ``langchain_core.callbacks.base``, ``langgraph.callbacks`` (langgraph 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from time import monotonic
@@ -30,6 +31,7 @@ from rath_bridge.store.protocol import Ref
 from rath_langgraph.begun import Made, OpenCall, OpenRun, Prompts, later
 from rath_langgraph.decisions import Routers, answers, verdict
 from rath_langgraph.faults import described
+from rath_langgraph.inputs import context_note
 from rath_langgraph.neutral import origin, plain
 from rath_langgraph.observed import (
     answer_of,
@@ -90,6 +92,18 @@ class RathCallbackHandler(GraphCallbackHandler):
         self._calls: dict[UUID, OpenCall] = {}
         self._stages: tuple[Store, Stages] | None = None
         self._waiting: dict[str, list[str]] = {}
+        self._contexts: dict[UUID, Any] = {}
+
+    @contextmanager
+    def given(self, run_id: UUID | None, context: Any) -> Generator[None]:
+        """Note what a graph is given as ``context=`` when it begins with this id: callbacks are not told of it."""
+        if run_id is not None and context is not None:
+            self._contexts[run_id] = context
+        try:
+            yield
+        finally:
+            if run_id is not None:
+                self._contexts.pop(run_id, None)
 
     @property
     def _threads(self) -> Threads | None:
@@ -115,6 +129,9 @@ class RathCallbackHandler(GraphCallbackHandler):
         name = str(kwargs.get("name") or "graph")
         if above is None:
             found = self._graph(name, facts, inputs)
+            context = self._contexts.pop(run_id, None)
+            if context is not None:
+                self._told(found, context_note(context, found.recorder.redactor, name))
         elif any(tag.startswith(_STEP) for tag in tags or ()):
             found = self._node(name, facts, above)
         elif facts.get("ls_integration") == FRAMEWORK and facts.get("checkpoint_ns") == facts.get("langgraph_checkpoint_ns"):

@@ -92,7 +92,7 @@ class Tape:
                     texts += 1
                     continue
                 keys, shown = _prompt(body, core.session, serde, seen)
-                values = _values(chunk, serde)
+                values = values_of(chunk, serde)
                 message = values[0] if values and isinstance(values[0], BaseMessage) else None
                 made.replies.append(Reply(chunk.id, body, keys, shown, message))
             elif chunk.kind == "run":
@@ -110,7 +110,7 @@ class Tape:
                 result = cast(ToolResult, chunk.body)
                 call = calls.get((chunk.run, result.call_id or "")) or ToolCall(name=result.name or "", call_id=result.call_id)
                 key = canonical(call.arguments)
-                made.answers.append(Answer(chunk.id, call, result, key, _values(chunk, serde), places.get(chunk.run)))
+                made.answers.append(Answer(chunk.id, call, result, key, values_of(chunk, serde), places.get(chunk.run)))
         made.bare = states and not graphs
         if texts:
             made.reasons.append(f"{texts} calls of text models (not chat models) are on record: they are not served")
@@ -179,7 +179,7 @@ def _prompt(
     return tuple(seen[name][0] for name in names), tuple(seen[name][1] for name in names)
 
 
-def _values(chunk: Chunk, serde: RathSerializer) -> list[Any] | None:
+def values_of(chunk: Chunk, serde: RathSerializer) -> list[Any] | None:
     """The values of a native record: the items of a list, without its header."""
     ref = chunk.native_ref
     if ref is None or ref["framework"] != FRAMEWORK:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command
 
-from rath_bridge.errors import RathError, UnsupportedError
+from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk, Draft, draft
-from rath_bridge.model.kinds import Approval, Checkpoint, Inference, Run
+from rath_bridge.model.kinds import Checkpoint, Inference, Run
 from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Session
-from rath_langgraph.serde import RathSerializer
-from rath_langgraph.state import load_values, read_state
+from rath_langgraph.inputs import INSTEAD, recorded_context, recorded_input
 from rath_langgraph.threads import FRAMEWORK
 
 _SAID: Final = frozenset({"message", "note", "placement"})
-_NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +25,7 @@ class Turn:
 
     config: RunnableConfig
     input: Any
+    context: dict[str, Any] | None
     streamed: bool
 
 
@@ -44,10 +42,10 @@ class Turns:
             if isinstance(step, Draft):
                 self.session.latest().append(step, on_conflict="serialise")
             elif step.streamed:
-                for _ in graph.stream(step.input, step.config, stream_mode=["values", "messages"]):
+                for _ in graph.stream(step.input, step.config, context=step.context, stream_mode=["values", "messages"]):
                     pass
             else:
-                graph.invoke(step.input, step.config)
+                graph.invoke(step.input, step.config, context=step.context)
         return self.session.latest()
 
     async def aagain(self, graph: Any) -> Session:
@@ -56,10 +54,10 @@ class Turns:
             if isinstance(step, Draft):
                 await self.session.latest().aappend(step, on_conflict="serialise")
             elif step.streamed:
-                async for _ in graph.astream(step.input, step.config, stream_mode=["values", "messages"]):
+                async for _ in graph.astream(step.input, step.config, context=step.context, stream_mode=["values", "messages"]):
                     pass
             else:
-                await graph.ainvoke(step.input, step.config)
+                await graph.ainvoke(step.input, step.config, context=step.context)
         return self.session.latest()
 
 
@@ -68,6 +66,9 @@ def recorded_turns(session: Session) -> Turns | None:
 
     Args:
         session: The scratch to begin with.
+
+    Raises:
+        UnsupportedError: Something that was done is not on record as it was given.
     """
     tape = current_tape()
     if tape is None or session.name != tape.session.name:
@@ -76,7 +77,11 @@ def recorded_turns(session: Session) -> Turns | None:
     roots = [chunk for chunk in chunks if _is_invocation(chunk, tape)]
     if not roots or not any(chunk.kind == "checkpoint" for chunk in chunks):
         return None
-    return Turns(session, list(_steps(tape, chunks, {chunk.id for chunk in roots})))
+    try:
+        return Turns(session, list(_steps(tape, chunks, {chunk.id for chunk in roots})))
+    except UnsupportedError as error:
+        tape.player(FRAMEWORK).tape.reasons.append(str(error))
+        raise
 
 
 def _is_invocation(chunk: Chunk, tape: Tape) -> bool:
@@ -90,40 +95,20 @@ def _is_invocation(chunk: Chunk, tape: Tape) -> bool:
 
 
 def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[Turn | Draft]:
+    over = 0
     for index, chunk in enumerate(chunks):
         if chunk.id in roots:
             body = cast(Run, chunk.body)
             end = next(
                 (i for i in range(index + 1, len(chunks)) if chunks[i].kind == "run" and chunks[i].run == chunk.run), len(chunks)
             )
-            inside = chunks[index:end]
+            inside, over = chunks[index:end], max(over, end)
             config: dict[str, Any] = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
             streamed = any(c.kind == "inference" and cast(Inference, c.body).streamed for c in inside)
-            yield Turn(cast(RunnableConfig, config), _input(tape, chunk, inside), streamed)
+            given, context = recorded_input(tape, chunk, inside), recorded_context(chunk, inside)
+            yield Turn(cast(RunnableConfig, config), given, context, streamed)
+        elif index >= over and chunk.kind == "checkpoint" and cast(Checkpoint, chunk.body).source == "update":
+            raise UnsupportedError(f"the state was changed between two runs (update_state): {INSTEAD}")
         elif chunk.run is None and chunk.kind in _SAID:
             objects = tape.session.store.backend.objects(chunk.references)
             yield draft(chunk.body, native=chunk.native, objects=objects)
-
-
-def _input(tape: Tape, begin: Chunk, inside: Sequence[Chunk]) -> Any:
-    """What a graph was invoked with: an answer to what it asked, the input of its first checkpoint, or nothing (it goes on)."""
-    answers = [cast(Approval, c.body) for c in inside if c.kind == "approval" and c.run == begin.run]
-    told = [one for one in answers if one.phase in ("granted", "denied") and isinstance(one.subject, Mapping)]
-    values = [(one.call_id, one.subject["answer"]) for one in told if "answer" in one.subject]
-    if values:
-        return Command(resume=values[0][1] if len(values) == 1 else dict(values))
-    first = next((c for c in inside if c.kind == "checkpoint" and not cast(Checkpoint, c.body).namespace), None)
-    if first is None or cast(Checkpoint, first.body).source != "input":
-        return None
-    body, backend = cast(Checkpoint, first.body), tape.session.store.backend
-    try:
-        state = read_state(body, backend.objects)
-        held = load_values(state, RathSerializer(), backend.objects, f"checkpoint {body.checkpoint_id}")
-    except RathError as error:
-        raise UnsupportedError(
-            f"the input of a run cannot be read ({error}): give rb.replay a function that invokes the graph"
-        ) from error
-    value = held.get("__start__", _NOTHING)
-    if value is _NOTHING:
-        raise UnsupportedError("the input of a run is not on record: give rb.replay a function that invokes the graph")
-    return value

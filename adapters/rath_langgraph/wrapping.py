@@ -57,25 +57,28 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
         """As the graph's own; what nodes send through their stream writer is recorded as it is handed over."""
         modes, shape = self._modes(kwargs)
-        found = _any(super()).stream
-        if "custom" not in modes:
+        found, context = _any(super()).stream, kwargs.get("context")
+        if "custom" not in modes and context is None:
             yield from found(input, config, **kwargs)
             return
         run, settings = _with_run(config)
-        with closing(found(input, settings, **kwargs)) as items:
+        with self._rath.handler.given(run, context), closing(found(input, settings, **kwargs)) as items:
             for item in items:
-                self._tap(run, item, shape)
+                if "custom" in modes:
+                    self._tap(run, item, shape)
                 yield item
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
         """Async twin of `stream`."""
         modes, shape = self._modes(kwargs)
-        run, settings = _with_run(config) if "custom" in modes else (None, config)
-        async with aclosing(_any(super()).astream(input, settings, **kwargs)) as items:
-            async for item in items:
-                if run is not None:
-                    self._tap(run, item, shape)
-                yield item
+        found, context = _any(super()).astream, kwargs.get("context")
+        run, settings = _with_run(config) if "custom" in modes or context is not None else (None, config)
+        with self._rath.handler.given(run, context):
+            async with aclosing(found(input, settings, **kwargs)) as items:
+                async for item in items:
+                    if run is not None and "custom" in modes:
+                        self._tap(run, item, shape)
+                    yield item
 
     def _modes(self, kwargs: Mapping[str, Any]) -> tuple[Sequence[str], tuple[bool, bool, bool]]:
         """The modes that are asked for, and how items come: with their namespace, with their mode, as maps."""

@@ -28,7 +28,7 @@ from agents.tracing import get_current_span
 
 from rath_bridge.errors import RathError
 from rath_openai_agents.items import NATIVE, Told, parse, plain, table
-from rath_openai_agents.tape import Answer
+from rath_openai_agents.reading import Answer, operation_of
 
 _ENDED: Final = "it did not end"
 _STRUCTURED: Final = ("text", "image", "file")
@@ -217,8 +217,8 @@ class _Editor:
         return await self._done("delete_file", operation)
 
     async def _done(self, kind: str, operation: Any) -> Any:
-        told = {"type": kind, "path": operation.path, "diff": operation.diff}
-        given = self._ask(NATIVE["apply_patch_call"], None, {name: value for name, value in told.items() if value is not None})
+        told = operation_of(lambda name: kind if name == "type" else getattr(operation, name, None))
+        given = self._ask(NATIVE["apply_patch_call"], None, told)
         if given.action == "live":
             return await _awaited(getattr(self._live, kind)(operation))
         found = given.output()
@@ -271,7 +271,16 @@ class _Computer(AsyncComputer):
 
     async def _act(self, name: str, *args: Any, **keys: Any) -> Any:
         given = self._ask(NATIVE["computer_call"], None, [name, *map(plain, args)])
-        return await _awaited(getattr(self._live, name)(*args, **keys)) if given.action == "live" else given.output()
+        if given.action != "live":
+            return given.output()
+        live = getattr(self._live, name)
+        return await _awaited(live(*args, **{name: value for name, value in keys.items() if _takes(live, name)}))
+
+
+def _takes(method: Callable[..., Any], name: str) -> bool:
+    """Tell whether a driver knows an argument; the SDK passes modifier keys to those that do (source: ``ComputerAction``)."""
+    found = inspect.signature(method).parameters.values()
+    return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in found)
 
 
 __all__ = ["Ask", "Given", "RecordedError", "answering", "function", "recorded_error"]

@@ -28,7 +28,8 @@ from rath_bridge.session import Session
 from rath_openai_agents.answering import Given, RecordedError, answering, function, recorded_error
 from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list, table
-from rath_openai_agents.tape import Divergence, Reply, Tape
+from rath_openai_agents.reading import Reply, Step
+from rath_openai_agents.tape import Divergence, Tape
 
 _ARGUMENTS: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
 _RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(ModelResponse)
@@ -259,16 +260,12 @@ class _Graph:
         Raises:
             ReplayDivergenceError: The record does not hold it.
         """
-        found = self.found(name, call_id, arguments)
-        if isinstance(found, Divergence):
-            raise ReplayDivergenceError(self._tape.miss(found))
-        return found
-
-    def found(self, name: str, call_id: str | None, arguments: Any) -> Given | Divergence:
-        """The recorded answer to a call of a tool, if there is one."""
         tape = self._tape
         found = tape.find_step(name, arguments) if call_id is None else tape.find_answer(name, call_id, arguments)
-        return found if isinstance(found, Divergence) else Given("value") if found is None else Given("serve", found)
+        if isinstance(found, Divergence):
+            raise ReplayDivergenceError(tape.miss(found))
+        answer = found.answer if isinstance(found, Step) else found
+        return Given("value") if answer is None else Given("serve", answer)
 
     async def live(self, agent: Agent[Any], server: str, context: Any, arguments: str) -> Any:
         """Call a tool of an MCP server; a replay that changes nothing comes by no such call.

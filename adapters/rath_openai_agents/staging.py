@@ -24,10 +24,11 @@ from rath_openai_agents.guardrails import telling, tells
 from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list
 from rath_openai_agents.late import LateServers
+from rath_openai_agents.reading import Answer, Reply
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
 from rath_openai_agents.run import _Recording  # pyright: ignore[reportPrivateUsage]
-from rath_openai_agents.tape import Answer, Reply, Tape
+from rath_openai_agents.tape import Tape
 
 _ARGUMENTS = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
 
@@ -160,14 +161,19 @@ class _Stage(_Graph):
         return await self._player.late.call(agent, server, context, arguments)
 
     def ask(self, name: str, call_id: str | None, arguments: Any) -> Given:
-        found = self.found(name, call_id, arguments)
-        if not isinstance(found, Divergence) and found.answer is None:
-            return found  # one step of a call that another step answers for
-        chunk = None if isinstance(found, Divergence) else found.answer and found.answer.chunk
-        verdict = self._player.core.ask("tool", name, chunk=chunk, arguments=arguments, expected=_expected(found))
-        if verdict.action == "serve":
-            return cast(Given, found)
-        return Given(verdict.action, value=verdict.error if verdict.action == "error" else verdict.value)
+        tape, core = self._player.tape, self._player.core
+        if call_id is not None:
+            found = tape.find_answer(name, call_id, arguments)
+            verdict = core.ask("tool", name, chunk=_chunk(found), arguments=arguments, expected=_expected(found))
+            return _given(verdict, None if isinstance(found, Divergence) else found)
+        step = tape.find_step(name, arguments)
+        if isinstance(step, Divergence):
+            return _given(core.ask("tool", name, arguments=arguments, expected=step), None)
+        if step.begins is not None:  # what becomes of its first step becomes of the whole call
+            step.call.verdict = core.ask("tool", name, chunk=step.begins, arguments=arguments)
+        if step.call.verdict.action != "live" and step.answer is None:
+            return Given("value")  # another step gives the answer
+        return _given(step.call.verdict, step.answer)
 
     def guardrail(self, guardrail: Any) -> Any:
         stage = "input" if isinstance(guardrail, InputGuardrail) else "output"
@@ -190,6 +196,12 @@ class _Stage(_Graph):
         again: Any = copy.copy(cast(Any, guardrail))
         again.name, again.guardrail_function = name, decide
         return again
+
+
+def _given(verdict: Verdict, answer: Answer | None) -> Given:
+    if verdict.action == "serve":
+        return Given("serve", answer)
+    return Given(verdict.action, value=verdict.error if verdict.action == "error" else verdict.value)
 
 
 def _chunk(found: Reply | Answer | Divergence) -> Digest | None:

@@ -230,20 +230,26 @@ class Screen(AsyncComputer):
     async def click(self, x: int, y: int, button: Any) -> None:
         RAN.append(f"click {x} {y}")
 
-    async def double_click(self, x: int, y: int) -> None: ...
+    async def double_click(self, x: int, y: int) -> None:
+        RAN.append(f"double click {x} {y}")
 
-    async def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None: ...
+    async def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None:
+        RAN.append(f"scroll {x} {y} {scroll_x} {scroll_y}")
 
     async def type(self, text: str) -> None:
         RAN.append(f"type {text}")
 
-    async def wait(self) -> None: ...
+    async def wait(self) -> None:
+        RAN.append("wait")
 
-    async def move(self, x: int, y: int) -> None: ...
+    async def move(self, x: int, y: int) -> None:
+        RAN.append(f"move {x} {y}")
 
-    async def keypress(self, keys: list[str]) -> None: ...
+    async def keypress(self, keys: list[str]) -> None:
+        RAN.append(f"keys {keys}")
 
-    async def drag(self, path: list[tuple[int, int]]) -> None: ...
+    async def drag(self, path: list[tuple[int, int]]) -> None:
+        RAN.append(f"drag {path}")
 
 
 async def sing(context: Any, given: str) -> str:
@@ -271,6 +277,35 @@ def _click(call_id: str, x: int) -> Any:
     return TypeAdapter(ResponseComputerToolCall).validate_python(data)
 
 
+GESTURES: list[dict[str, Any]] = [
+    {"type": "move", "x": 1, "y": 2},
+    {"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 30, "y": 40}]},
+    {"type": "scroll", "x": 5, "y": 6, "scroll_x": 0, "scroll_y": 70, "keys": ["SHIFT"]},
+    {"type": "double_click", "x": 8, "y": 9, "keys": None},
+    {"type": "keypress", "keys": ["CTRL", "A"]},
+    {"type": "type", "text": "hello"},
+    {"type": "wait"},
+]
+"""What can be done to a computer beside a click."""
+
+
+def _gestures(call_id: str, *actions: dict[str, Any]) -> Any:
+    data = {
+        "id": f"cu_{call_id}", "call_id": call_id, "type": "computer_call", "status": "completed", "pending_safety_checks": [],
+        "actions": list(actions),
+    }  # fmt: skip
+    return TypeAdapter(ResponseComputerToolCall).validate_python(data)
+
+
+def _patches_call(call_id: str, *operations: dict[str, Any]) -> Any:
+    """A call of several operations, as models give it that call the tool as a function."""
+    data = {
+        "id": f"ap_{call_id}", "call_id": call_id, "type": "apply_patch_call", "status": "completed", "operation": operations[0],
+        "operations": list(operations),
+    }  # fmt: skip
+    return TypeAdapter(ResponseApplyPatchToolCall).validate_python(data)
+
+
 def shells(model: Model) -> Agent[Any]:
     steps = [step(_shell_call("s1", "ls", "pwd"), _shell_call("s2", "ls")), say("done")]
     return Agent(name="Solo", model=model(steps), tools=[ShellTool(executor=run_shell)])
@@ -287,12 +322,36 @@ def computers(model: Model) -> Agent[Any]:
     return Agent(name="Solo", model=model(steps), tools=[ComputerTool(computer=Screen())])
 
 
+def gestures(model: Model) -> Agent[Any]:
+    """All of them in one call, then each alone, then a call that ends with a screenshot of its own."""
+    alone = [step(_gestures(f"u{n}", action)) for n, action in enumerate(GESTURES, 2)]
+    steps = [step(_gestures("u1", *GESTURES)), *alone, step(_gestures("u9", GESTURES[0], {"type": "screenshot"})), say("done")]
+    return Agent(name="Solo", model=model(steps), tools=[ComputerTool(computer=Screen())])
+
+
+def patches_at_once(model: Model) -> Agent[Any]:
+    """Three operations in one call, of which the second fails; then two more, with a move."""
+    first = [
+        {"type": "create_file", "path": "a.txt", "diff": "+a"}, {"type": "update_file", "path": "b.txt", "diff": "-b"},
+        {"type": "delete_file", "path": "c.txt"},
+    ]  # fmt: skip
+    second = [
+        {"type": "create_file", "path": "a.txt", "diff": "+a"},
+        {"type": "create_file", "path": "d", "diff": "+d", "move_to": "e"},
+    ]
+    steps = [step(_patches_call("p1", *first)), step(_patches_call("p2", *second)), say("done")]
+    return Agent(name="Solo", model=model(steps), tools=[ApplyPatchTool(editor=Editor())])
+
+
 def customs(model: Model) -> Agent[Any]:
     asked = ResponseCustomToolCall(id="cc_1", call_id="k1", type="custom_tool_call", name="sing", input="low")
     return Agent(name="Solo", model=model([step(asked), say("done")]), tools=[CustomTool("sing", "Sings.", sing)])
 
 
-RUNS = [texts, tools, handed_off, agent_as_tool, checked, served, structured, stops_at_tool, shells, patches, computers, customs]
+RUNS = [
+    texts, tools, handed_off, agent_as_tool, checked, served, structured, stops_at_tool, shells, patches, patches_at_once, computers,
+    gestures, customs,
+]  # fmt: skip
 
 
 def scripted(store: rb.Store) -> Model:

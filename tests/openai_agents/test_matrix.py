@@ -262,6 +262,34 @@ async def test_what_is_done_to_the_machine_is_compared(store: rb.Store, build: A
     assert RAN == []
 
 
+STEPS = {
+    "patches": ["create a.txt", "update b.txt", "delete c.txt", "create a.txt", "create d"],
+    "gestures": [
+        "move 1 2", "drag [(1, 2), (30, 40)]", "scroll 5 6 0 70", "double click 8 9", "keys ['CTRL', 'A']", "type hello", "wait",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "name"), [(builds.patches_at_once, "patches"), (builds.gestures, "gestures")], ids=["patches", "gestures"]
+)
+async def test_a_call_of_several_steps_is_live_as_a_whole(store: rb.Store, build: Any, name: str) -> None:
+    """A what-if that lets the machine's tools be live carries out every step of a call, not the one that gives its answer alone."""
+
+    async def program(model: Model) -> Any:
+        with rb.record(store, "ticket"):
+            return (await go(build(model), "hi", hooks=RathRunHooks(store))).final_output
+
+    await program(scripted(store))
+    assert RAN[: len(STEPS[name])] == STEPS[name]
+    whole_run, RAN[:] = list(RAN), []
+    report = await rb.areplay(store.session("ticket"), lambda: program(scripted(store)), until=1, then="live", allow_effects=True)
+    assert (report.value, RAN) == ("done", whole_run), str(report)
+    RAN.clear()
+    kept = await rb.areplay(store.session("ticket"), lambda: program(scripted(store)), until=1, then="live")
+    assert (kept.value, RAN) == ("done", []), "what writes was written: it is answered from the record"
+
+
 async def test_every_call_of_the_sdks_own_tools_is_paired(store: rb.Store) -> None:
     """Their hooks are told no call id: it is concluded from the order, and says so."""
     watch(store)

@@ -161,7 +161,7 @@ def test_the_neutral_parts_say_what_the_message_says() -> None:
     assert isinstance(answer, ToolCallResponsePart)
     assert (answer.id, answer.response, answer.extra) == ("c1", "1", {"artifact": {"raw": 1}, "name": "add"})
     assert said[5].parts[0].extra["status"] == "error"
-    assert [(c.call_id, c.status) for c in session.calls()] == [("c1", "ok"), ("c2", "ok")]
+    assert [(c.call_id, c.status) for c in session.calls()] == [("c1", "ok"), ("c2", "error")]
 
 
 def test_foreign_parts_arrive_as_standard_blocks() -> None:

@@ -24,8 +24,8 @@ from langgraph.types import Overwrite
 import rath_bridge as rb
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathSaver, import_thread, wrap
+from tests.langgraph.ciphers import Xor
 from tests.langgraph.graphs import thread
-from tests.langgraph.test_saver import _Xor  # pyright: ignore[reportPrivateUsage]
 from tests.langgraph.test_upkeep import delta
 
 
@@ -195,7 +195,7 @@ def test_other_lists_are_left_alone_and_read_at_no_cost(store: Store, monkeypatc
 
 
 def test_with_a_serde_that_encrypts_nothing_is_said(store: Store) -> None:
-    saver = RathSaver(store, serde=EncryptedSerializer(_Xor()))
+    saver = RathSaver(store, serde=EncryptedSerializer(Xor()))
     slow(checkpointer=saver).invoke({"messages": [HumanMessage("secret")]}, thread())
     assert said(store.session("langgraph/1")) == {}
 

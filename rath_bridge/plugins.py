@@ -31,7 +31,8 @@ class Adapter(Protocol):
     it: when one of them is imported in the middle of a replay, the player is asked for again.
 
     So is ``needed(backend, before) -> Iterable[Digest]``: old chunks that ``rath-bridge prune`` must leave, since younger ones stand on
-    them. And ``BLIND_SPOTS``: sentences that tell what the adapter is known not to see, for evidence packets.
+    them. And ``BLIND_SPOTS``: sentences that tell what the adapter is known not to see, for evidence packets. And ``BESIDE``: packages that
+    break something of the framework where they stand beside it, with the versions that do not, and what to do else, for the doctor.
     """
 
     @property

@@ -60,6 +60,17 @@ def test_an_untried_version_is_a_warning(installed: dict[str, Any]) -> None:
     assert facts(installed)["rich"]["status"] == "warning"
 
 
+@pytest.mark.parametrize("beside", ["<0.0.1", ">=0.0.1"])
+def test_a_package_that_breaks_something_of_a_framework_is_a_warning(installed: dict[str, Any], beside: str) -> None:
+    installed["demo"] = adapter(BESIDE={"typer": (beside, "its tables are gone: take another"), "no-such-package": ("<1", "")})
+    found = facts(installed)
+    told = found.get("typer beside demo")
+    assert (told and (told["status"], told["advice"])) == (
+        ("warning", "its tables are gone: take another") if beside[0] == "<" else None
+    )
+    assert "no-such-package beside demo" not in found
+
+
 def test_a_broken_adapter_is_a_finding(installed: dict[str, Any]) -> None:
     found = facts(installed, other="SyntaxError: \x1b[2J")
     assert found["adapter other"]["status"] == "broken"

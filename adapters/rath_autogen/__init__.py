@@ -29,6 +29,11 @@ frameworks: Final = ("autogen_core",)
 suffix: Final = ".json"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 
+BESIDE: Final = {
+    "mcp": ("<2", 'autogen_ext.tools.mcp does not import with it (AutoGen issue 8014): pip install "mcp<2", if its MCP tools are used')
+}
+"""What breaks something of AutoGen where it is installed beside it."""
+
 _LAZY: Final = {
     "RathReplayChatCompletionClient": "replay", "RathReplayWorkbench": "replay", "RecordingChatCompletionClient": "record",
     "ReplayDivergenceError": "tape", "load_team_state": "saved", "save_team_state": "saved", "wrap": "runner",

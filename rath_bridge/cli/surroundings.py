@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Final
@@ -120,6 +120,11 @@ def _frameworks() -> Iterator[Fact]:
                 yield Fact(package, "warning", version, specifier, f"the adapter {name} was not tried with this version")
             else:
                 yield Fact(package, "ok", version, specifier)
+        beside: Mapping[str, tuple[str, str]] = getattr(one, "BESIDE", {})
+        for package, (specifier, advice) in beside.items():
+            version = installed(package)
+            if version is not None and any(map(installed, one.SUPPORTED)) and not satisfies(version, specifier):
+                yield Fact(f"{package} beside {name}", "warning", version, specifier, advice)
     for name, reason in broken_adapters().items():
         yield Fact(f"adapter {name}", "broken", None, "", f"cannot be loaded: {one_line(reason)}; reinstall or remove it")
 

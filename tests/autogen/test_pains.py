@@ -1,7 +1,7 @@
 """What users of AutoGen ran into, by issue, with the right behaviour; and runs of the kinds that have no page of their own.
 
 Elsewhere, by the same names: 7956, 5912 in test_runs.py; 7956, 7043, 7916, 6983 in test_team_state.py; 7968, 8039 in test_replay.py; 11505
-in test_model_calls.py; 4327 in test_moving.py. 8014 (mcp 2) is a matter of packages: the constraints hold mcp below 2 where AutoGen is.
+in test_model_calls.py; 4327 in test_moving.py; 8014 in test_mcp_second_line.py.
 """
 
 from __future__ import annotations

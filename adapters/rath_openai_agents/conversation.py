@@ -22,7 +22,8 @@ from rath_bridge.model.trees import Tree, list_tree
 from rath_bridge.recorder import Recorder, RunHandle
 from rath_openai_agents.decode import native, texts
 from rath_openai_agents.encode import standing
-from rath_openai_agents.items import NATIVE, PAIRS, Known, from_bytes, grouped, known, message, of_model, parse, table, to_bytes
+from rath_openai_agents.items import NATIVE, PAIRS, Known, from_bytes, grouped, known, of_model, parse, table, to_bytes
+from rath_openai_agents.messages import message
 
 Write = Callable[[Body, Native | None, Mapping[Digest, bytes] | None], None]
 """Writes one chunk of the run: body, native record, objects."""

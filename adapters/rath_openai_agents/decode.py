@@ -22,10 +22,10 @@ from rath_openai_agents.items import (
     kind_of,
     known,
     long_texts,
-    message,
     of_model,
     table,
 )
+from rath_openai_agents.messages import message
 from rath_openai_agents.state import checkpoint, is_state, state_json
 from rath_openai_agents.who import origin
 

@@ -1,4 +1,4 @@
-"""Responses-API items as bytes, as comparison keys, and as neutral message parts.
+"""Responses-API items as bytes and as comparison keys; as neutral messages they are in `messages`.
 
 An item is what the SDK calls ``TResponseInputItem``: one entry of ``Runner.run``'s input list. Items are plain JSON objects here;
 pydantic values are dumped with ``exclude_unset`` (explicit nulls would reach the next request and change it).
@@ -7,8 +7,6 @@ pydantic values are dumped with ``exclude_unset`` (explicit nulls would reach th
 from __future__ import annotations
 
 import json
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,18 +18,6 @@ import orjson
 from rath_bridge.errors import DecodeError
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import INLINE_LIMIT
-from rath_bridge.model.kinds import Message
-from rath_bridge.model.parts import (
-    BlobPart,
-    FilePart,
-    GenericPart,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolCallResponsePart,
-    UriPart,
-)
 
 FRAMEWORK: Final = "openai_agents"
 Item = dict[str, Any]
@@ -52,11 +38,11 @@ NATIVE: Final[Mapping[str, str]] = {
 """Calls of the SDK's own tools, whose items name none: type to the tool that carries them out (as its spans name it)."""
 
 OUTPUTS: Final = frozenset({*PAIRS.values(), "tool_search_output", "program_output"})
-_SERVER: Final = frozenset(
+SERVER_SIDE: Final = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call", "mcp_list_tools"}
 )
-MODEL_SIDE: Final = frozenset({*PAIRS, *_SERVER, "reasoning", "mcp_approval_request", "tool_search_call", "program"})
-_TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+MODEL_SIDE: Final = frozenset({*PAIRS, *SERVER_SIDE, "reasoning", "mcp_approval_request", "tool_search_call", "program"})
+TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 
 
 # ------------------------------------------------------------------ bytes
@@ -264,7 +250,7 @@ def _content_key(content: Any) -> Any:
     for part in cast("Sequence[Any]", content):
         if isinstance(part, Mapping):
             one = cast("Mapping[str, Any]", part)
-            found.append(["text", one.get("text")] if str(one.get("type")) in _TEXTS else _trim(one))
+            found.append(["text", one.get("text")] if str(one.get("type")) in TEXTS else _trim(one))
         else:
             found.append(part)
     return found
@@ -324,82 +310,3 @@ def grouped(items: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
             found.append((i, i + 1))
         open_group = joins
     return found
-
-
-def message(items: Sequence[Item], *, name: str | None = None, **fields: Any) -> Message:
-    """Return the neutral message that one or several items of one speaker are."""
-    parts = [part for item in items for part in parts_of(item)]
-    native_id = next((item["id"] for item in items if isinstance(item.get("id"), str)), None)
-    return Message(role=role(items[0]), parts=tuple(parts), name=name, id=native_id, **fields)
-
-
-def parts_of(item: Item) -> list[Part]:
-    """Return the neutral parts of an item."""
-    kind = kind_of(item)
-    if kind == "message" and "role" in item:
-        content = item.get("content")
-        if isinstance(content, str):
-            return [TextPart(content)]
-        if isinstance(content, list | tuple):
-            return [_content_part(part) for part in cast("Sequence[Any]", content)]
-        return []
-    if kind in ("function_call", "custom_tool_call"):
-        arguments = parse(item.get("arguments")) if kind == "function_call" else item.get("input")
-        return [ToolCallPart(_text(item.get("call_id")), str(item.get("name", "")), arguments)]
-    if kind in ("function_call_output", "custom_tool_call_output"):
-        return [ToolCallResponsePart(_text(item.get("call_id")), item.get("output"))]
-    if kind == "reasoning":
-        texts = [*listed(item.get("summary")), *listed(item.get("content"))]
-        return [ReasoningPart("\n".join(str(table(t).get("text", "")) for t in texts))]
-    rest = {k: v for k, v in item.items() if k != "type"}
-    if kind in _SERVER:
-        named = str(rest.pop("name", None) or str(kind).removesuffix("_call"))
-        return [
-            GenericPart(
-                "server_tool_call", {"id": rest.pop("id", None), "name": named, "server_tool_call": {"type": kind, **rest}}
-            )
-        ]
-    return [GenericPart(f"openai.{kind}", rest)]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _content_part(part: Any) -> Part:
-    if not isinstance(part, Mapping):
-        return GenericPart("openai.content", {"value": plain(part)})
-    one = dict(cast("Mapping[str, Any]", part))
-    kind = str(one.pop("type", None))
-    if kind in _TEXTS and isinstance(one.get("text"), str):
-        text = one.pop("text")
-        return TextPart(text, {k: v for k, v in one.items() if v is not None and v != []})
-    media = _media(kind, one)
-    return media if media is not None else GenericPart(kind if kind == "refusal" else f"openai.{kind}", one)
-
-
-def _media(kind: str, one: dict[str, Any]) -> Part | None:
-    """Read ``input_image`` and ``input_file``; what is not taken goes to ``extra``."""
-    source = {"input_image": ("image", "image_url"), "input_file": ("document", "file_url")}.get(kind)
-    if source is None:
-        return None
-    modality, field = source
-    rest = {k: v for k, v in one.items() if v is not None}
-    if isinstance(rest.get("file_id"), str):
-        return FilePart(modality, rest.pop("file_id"), None, rest)
-    for name in (field, "file_data"):
-        address = rest.get(name)
-        if isinstance(address, str):
-            del rest[name]
-            return _address(modality, address, rest)
-    return None
-
-
-def _address(modality: str, address: str, rest: dict[str, Any]) -> Part:
-    head, comma, data = address.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        try:
-            return BlobPart(modality, b64decode(data, validate=True), head[5:-7] or None, rest)
-        except (Base64Error, ValueError):
-            pass
-    return UriPart(modality, address, None, rest)

@@ -26,7 +26,8 @@ from rath_bridge.verbs.transcript import TranscriptMessage
 from rath_openai_agents.decode import native, origin, texts
 from rath_openai_agents.encode import Row, rows_of
 from rath_openai_agents.history import tail, unanswered, whole
-from rath_openai_agents.items import FRAMEWORK, PAIRS, Item, Known, grouped, key, kind_of, known, message, of_model
+from rath_openai_agents.items import FRAMEWORK, PAIRS, Item, Known, grouped, key, kind_of, known, of_model
+from rath_openai_agents.messages import message
 from rath_openai_agents.place import Place, locate
 
 P = ParamSpec("P")

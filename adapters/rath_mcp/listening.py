@@ -6,16 +6,13 @@ stream to GET. Source: MCP, transports (2025-11-25, 2026-07-28); RFC 6750 for th
 
 from __future__ import annotations
 
-import signal
-import socket
 from collections.abc import Callable
 from hmac import compare_digest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 from rath_mcp.frames import dumps
-from rath_mcp.loopback import refusal
+from rath_mcp.loopback import LoopbackServer, refusal
 from rath_mcp.serving import INVALID_REQUEST, LATER, UNSUPPORTED_VERSION, VERSIONS, Answerer, answers, error
 
 PATH: Final = "/mcp"
@@ -96,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: standard error is the user's."""
 
 
-class Listener(ThreadingHTTPServer):
+class Listener(LoopbackServer):
     """The listening side.
 
     Args:
@@ -105,21 +102,14 @@ class Listener(ThreadingHTTPServer):
         token: What a client must show.
     """
 
-    daemon_threads = True
-
     def __init__(self, at: tuple[str, int], answerer: Answerer, token: str) -> None:
-        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
         super().__init__(at, Handler)
         self.answerer, self.token = answerer, token
 
     @property
     def url(self) -> str:
         """Where clients find it."""
-        host, port = str(self.server_address[0]), self.server_address[1]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that hang up."""
+        return self.address(PATH)
 
 
 def listen(answerer: Answerer, at: tuple[str, int], token: str, ready: Callable[[str], None]) -> None:
@@ -130,13 +120,11 @@ def listen(answerer: Answerer, at: tuple[str, int], token: str, ready: Callable[
         at: Host and port, on loopback.
         token: What a client must show.
         ready: Told the address when it can be reached.
+
+    Raises:
+        PlaceError: Another program listens there.
     """
     with Listener(at, answerer, token) as listener:
-
-        def stop(*_: object) -> None:
-            Thread(target=listener.shutdown, daemon=True).start()  # it waits for the loop that we are in
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, stop)
+        listener.end_by_signal()
         ready(listener.url)
         listener.serve_forever(poll_interval=0.1)

@@ -6,13 +6,68 @@ MCP, transports, security warning (2025-11-25 and 2026-07-28).
 
 from __future__ import annotations
 
+import signal
+import socket
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from rath_bridge.errors import UnsupportedError
+from rath_bridge.errors import AdapterError, UnsupportedError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class PlaceError(AdapterError):
+    """A place that cannot be listened at, such as a port that another program has."""
+
+    exit_status = 4
+
+    def __init__(self, at: tuple[str, int], error: OSError) -> None:
+        self.at = at
+        super().__init__(f"cannot listen at {_written(*at)}: {error.strerror}: give another port, or 0 for a free one")
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """The listening side, until a signal comes.
+
+    Args:
+        at: Host and port; port 0 takes a free one.
+        handler: Of one connection of a client.
+
+    Raises:
+        PlaceError: Another program listens there.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
+        try:
+            super().__init__(at, handler)
+        except OSError as error:
+            raise PlaceError(at, error) from error
+
+    def address(self, path: str) -> str:
+        """Where clients find a path of it."""
+        return f"http://{_written(str(self.server_address[0]), self.server_address[1])}{path}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that hang up: standard error is the user's."""
+
+    def end_by_signal(self) -> None:
+        """Have the signals that end a program end the serving; on the main thread alone."""
+
+        def stop(*_: object) -> None:
+            Thread(target=self.shutdown, daemon=True).start()  # it waits for the loop that we are in
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, stop)
+
+
+def _written(host: str, port: int) -> str:
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def place(listen: str) -> tuple[str, int]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 import sys
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from io import BufferedIOBase
 from itertools import chain, count
 from threading import Event, Lock, Thread
 from time import time_ns
@@ -24,8 +24,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from rath_bridge.model.digests import digest
+from rath_mcp.events import Events
 from rath_mcp.frames import Direction, Frame, mapping, parse_line, shape
-from rath_mcp.loopback import refusal
+from rath_mcp.loopback import LoopbackServer, refusal
 from rath_mcp.spool import EVENT, Spool
 from rath_mcp.stdio import label_of, recording
 
@@ -35,6 +36,7 @@ _HOP: Final = frozenset({
     "host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
     "content-length", "accept-encoding",
 })  # fmt: skip
+PIECE: Final = 1 << 18
 _HANG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
@@ -82,13 +84,21 @@ class Tape:
     def frame(self, data: bytes, direction: Direction, key: str, **extra: Any) -> Frame:
         """Put a message down; returns it."""
         frame = parse_line(data, direction, time_ns())
-        self.event({"connection": key, "frame": {**frame.to_json(), **extra}}, sync=direction == "c2s" and self._durable)
+        sync = direction == "c2s" and self._durable
+        if frame.decodable and json.detect_encoding(data) == "utf-8":  # it stands in the event as it came: it may be large
+            head = json.dumps({**extra, "dir": direction, "t": frame.t, "msg": 0}).encode()
+            self._put(b'{"connection": %b, "frame": %b%b}}' % (json.dumps(key).encode(), head[:-2], data), sync)
+        else:
+            self._put(json.dumps({"connection": key, "frame": {**frame.to_json(), **extra}}).encode(), sync)
         return frame
 
-    def event(self, facts: dict[str, Any], sync: bool = False) -> None:
+    def event(self, facts: dict[str, Any]) -> None:
         """Put an event down, and wake the keeper."""
+        self._put(json.dumps(facts).encode())
+
+    def _put(self, event: bytes, sync: bool = False) -> None:
         if self._spool is not None and self._wake is not None:
-            self._spool.write(EVENT, json.dumps(facts).encode(), sync)
+            self._spool.write(EVENT, event, sync)
             with suppress(OSError):
                 os.write(self._wake, b".")
 
@@ -149,8 +159,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(403, why)
             self.close_connection = True  # what it sent is not read
             return
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length)
+        try:
+            body = _sent(self.rfile, self.headers)
+        except ValueError:
+            self.send_error(400, "the length of the request cannot be read")
+            self.close_connection = True
+            return
         post = Post(self.server.tape, body, _kept(self.headers))
         over = Event()
         upstream = self.server.connect()
@@ -158,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
                 upstream.request(
-                    self.command, self.server.address(self.path), body if body or self.command == "POST" else None, headers
+                    self.command, self.server.asks(self.path), body if body or self.command == "POST" else None, headers
                 )
                 Thread(target=_watch, args=(self.connection, upstream, over), daemon=True).start()
                 response = upstream.getresponse()
@@ -191,46 +205,49 @@ class Handler(BaseHTTPRequestHandler):
         chunked = length is None and response.status not in (202, 204, 304)
         self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", length or "0")))
         self.end_headers()
-        held = b""
+        events, body = Events(), list[bytes]()
         gone = True
         try:
-            while data := response.read1(1 << 16):
-                held = self._events(held + data, post, response.status, kept) if stream else held + data
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
-                self.wfile.flush()
+            while data := response.read1(PIECE):
+                if stream:
+                    for message in events.feed(data):
+                        post.answered(message, response.status, kept)
+                    self._pass(data, chunked)
+                    continue
+                for piece in body[-1:]:  # the last one waits until the whole is put down
+                    self._pass(piece, chunked)
+                body.append(data)
             # Asked before the client can see the end: one that has all of it hangs up because of that.
             gone = over.is_set() and response.length != 0
-            if not stream and held.strip():
-                self._body(held, post, response.status, kept)
+            self._body(b"".join(body), post, response.status, kept)
+            for piece in body[-1:]:
+                self._pass(piece, chunked)
             if chunked:
                 self.wfile.write(b"0\r\n\r\n")
+            if response.length:  # the server broke off: who waits for the rest must not wait for ever
+                self.close_connection = True
         except (OSError, HTTPException):
             self.close_connection = True
             gone = gone and over.is_set()
-        post.over(*_end(response, held, gone))
+            with suppress(OSError):  # a server that broke off: what it said passes all the same
+                for piece in body[-1:]:
+                    self._pass(piece, chunked)
+        post.over(*_end(response, events.rest() if stream else b"".join(body), gone))
 
-    def _events(self, data: bytes, post: Post, status: int, kept: dict[str, str]) -> bytes:
-        """Put whole events down; returns what is left."""
-        *events, rest = data.replace(b"\r\n", b"\n").split(b"\n\n") if not data.endswith(b"\r") else [data]
-        for event in events:
-            lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
-            if lines and b"\n".join(lines).strip():
-                post.answered(b"\n".join(lines), status, kept)
-        return rest
+    def _pass(self, data: bytes, chunked: bool) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+        self.wfile.flush()
 
     def _body(self, data: bytes, post: Post, status: int, kept: dict[str, str]) -> None:
-        frame = parse_line(data, "s2c")
-        if status < 400 or (frame.decodable and shape(frame.message) == "answer"):
+        frame = parse_line(data, "s2c") if status >= 400 else None
+        if data.strip() and (frame is None or (frame.decodable and shape(frame.message) == "answer")):
             post.answered(data, status, kept)
 
 
-class Proxy(ThreadingHTTPServer):
+class Proxy(LoopbackServer):
     """The listening side."""
 
-    daemon_threads = True
-
     def __init__(self, listen: tuple[str, int], upstream: str, tape: Tape) -> None:
-        self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
         super().__init__(listen, Handler)
         self.tape = tape
         self._to = urlsplit(upstream)
@@ -241,7 +258,7 @@ class Proxy(ThreadingHTTPServer):
         kind = HTTPSConnection if self._to.scheme == "https" else HTTPConnection
         return kind(self._to.hostname or "", self._to.port)
 
-    def address(self, asked: str) -> str:
+    def asks(self, asked: str) -> str:
         """Return the path to ask for: the server's own where the client asks for the root or for that path."""
         path, mark, query = asked.partition("?")
         base = self.path.rstrip("/")
@@ -258,6 +275,23 @@ def _end(response: HTTPResponse, held: bytes, gone: bool) -> tuple[str, str | No
         told = held.decode("utf-8", "replace")[:2000]
         return f"http_{response.status}", f"HTTP {response.status} {response.reason}: {told}"
     return ("cancelled" if gone else "stream_ended"), None
+
+
+def _sent(source: BufferedIOBase, headers: Any) -> bytes:
+    """Read the body of a request: of a length that is known, or in chunks (RFC 9112, section 7.1).
+
+    Raises:
+        ValueError: Its length is no number.
+    """
+    if "chunked" not in (headers.get("transfer-encoding") or "").lower():
+        return source.read(int(headers.get("content-length") or 0))
+    pieces: list[bytes] = []
+    while size := int(source.readline(1000).partition(b";")[0], 16):
+        pieces.append(source.read(size))
+        source.readline(1000)
+    while source.readline(1 << 16).strip():  # trailers
+        pass
+    return b"".join(pieces)
 
 
 def _kept(headers: Any) -> dict[str, str]:
@@ -286,19 +320,16 @@ def record(url: str, upstream: str, listen: tuple[str, int], session: str | None
         listen: Where to listen, on loopback.
         session: Where to write; ``mcp/`` and the server's host, when absent.
         durable: Have each request on disk before it is passed on.
+
+    Raises:
+        PlaceError: Another program listens there.
     """
     label = label_of([urlsplit(upstream).hostname or "http"])
     with recording(url, session or f"mcp/{label}", label=label) as (spool, wake):
         tape = Tape(spool, wake, durable)
         proxy = Proxy(listen, upstream, tape)
-
-        def stop(*_: object) -> None:
-            Thread(target=proxy.shutdown, daemon=True).start()  # it waits for the loop that we are in
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, stop)
-        host, port = proxy.server_address[:2]
-        print(f"rath-bridge: recording {upstream} on http://{host!s}:{port}{proxy.path}", file=sys.stderr, flush=True)  # noqa: T201
+        proxy.end_by_signal()
+        print(f"rath-bridge: recording {upstream} on {proxy.address(proxy.path)}", file=sys.stderr, flush=True)  # noqa: T201
         with proxy:
             proxy.serve_forever(poll_interval=0.1)
         tape.event({"exit": 0, "reason": "client_closed"})

@@ -70,6 +70,17 @@ def record_http(url: str | None, session: str | None, durable: bool, upstream: s
 
     if session is not None:
         split_name(session)
-    if not upstream.startswith(("http://", "https://")):
-        raise UnsupportedError(f"--http takes the address of an MCP server, not {upstream!r}: give http://... or https://...")
+    if not _is_http(upstream):
+        why = "credentials are for the host's own headers, which pass unchanged"
+        raise UnsupportedError(f"--http takes http://HOST... or https://HOST...; {why}")
     return run(address(url), upstream, place(listen), session, durable)
+
+
+def _is_http(address: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and parts.port != 0
+    except ValueError:  # a port that is none
+        return False

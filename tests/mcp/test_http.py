@@ -187,9 +187,13 @@ def test_a_server_that_is_not_there_and_a_name_that_is_not_loopback(tmp_path: Pa
 
 
 @pytest.mark.parametrize("wrong", [
-    ["--http", "ftp://x", "--listen", "127.0.0.1:0"], ["--http", "http://x", "--listen", "0.0.0.0:1"], ["--http", "http://x"], [],
+    ["--http", "ftp://x", "--listen", "127.0.0.1:0"], ["--http", "http:///mcp", "--listen", "127.0.0.1:0"],
+    ["--http", "http://x:port/", "--listen", "127.0.0.1:0"], ["--http", "http://me:secret@x/", "--listen", "127.0.0.1:0"],
+    ["--http", "http://x", "--listen", "0.0.0.0:1"], ["--http", "http://x"], [],
 ])  # fmt: skip
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, wrong: list[str]) -> None:
     from tests.cli_store import run
 
-    assert run("mcp", "record", "--store", f"sqlite:///{tmp_path / 'r.db'}", *wrong).exit_code == 2
+    done = run("mcp", "record", "--store", f"sqlite:///{tmp_path / 'r.db'}", *wrong)
+    assert done.exit_code == 2
+    assert "secret" not in done.output

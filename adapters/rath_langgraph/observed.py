@@ -204,7 +204,13 @@ def reply_of(recorder: Recorder, response: LLMResult, answer: BaseMessage | None
         "output": output_of(response), "usage": usage_of(response), "finish_reasons": finish_of(response),
         "response_model": facts.get("model_name") or facts.get("model"), "response_id": facts.get("id") or (answer and answer.id),
     }  # fmt: skip
-    return told, None if answer is None else message_native(answer, recorder.redactor)
+    return told, message_native(answer, recorder.redactor) if answer is not None else _texts_native(response, recorder.redactor)
+
+
+def _texts_native(response: LLMResult, redactor: Redactor | None) -> Native | None:
+    """The bytes of what a text model gave; None where a secret is in them: the texts in ``output`` are redacted."""
+    found = _native([response.generations[0]]) if response.generations else None
+    return None if found is None or (redactor is not None and redactor.suspects(found.data)) else found
 
 
 def describe(error: BaseException) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
+from langchain_core.outputs import Generation
 from langchain_core.runnables.config import ensure_config
 
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
-from rath_bridge.model.digests import Digest
-from rath_bridge.model.encoding import TreeRef, dumps, escape
+from rath_bridge.model.digests import Digest, digest
+from rath_bridge.model.encoding import TreeRef, dumps, encode, escape
 from rath_bridge.model.kinds import Inference, Run, ToolCall, ToolResult
 from rath_bridge.model.trees import read_list
 from rath_bridge.redaction import DEFAULT
@@ -41,8 +42,15 @@ class Reply:
     shown: tuple[str, ...]
     """The prompt in words."""
     message: BaseMessage | None
-    """What the model gave; None where it failed, or it was not kept."""
+    """What the chat model gave; None where it failed, or it was not kept."""
+    texts: tuple[Generation, ...] | None = None
+    """What the text model gave; None of a chat model, empty where it was not kept."""
     used: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """There was an answer, and it was not kept."""
+        return self.message is None and not self.texts and self.body.error is None
 
 
 @dataclass(slots=True, eq=False)
@@ -81,18 +89,19 @@ class Tape:
         calls: dict[tuple[str | None, str], ToolCall] = {}
         places: dict[str | None, str] = {}
         serde, seen = RathSerializer(), dict[bytes, tuple[Digest, str]]()
-        texts = 0
         states = graphs = False
         for chunk in core.held.chunks:
             if chunk.position <= core.after or '"langgraph"' not in (chunk.origin or ""):
                 continue
             if chunk.kind == "inference":
                 body = cast(Inference, chunk.body)
+                values = values_of(chunk, serde)
                 if isinstance(body.input, tuple):
-                    texts += 1
+                    prompts = [one if isinstance(one, str) else "" for one in body.input]
+                    texts, keys = _texts(body, values), tuple(map(_text_key, prompts))
+                    made.replies.append(Reply(chunk.id, body, keys, tuple(map(_short, prompts)), None, texts))
                     continue
                 keys, shown = _prompt(body, core.session, serde, seen)
-                values = values_of(chunk, serde)
                 message = values[0] if values and isinstance(values[0], BaseMessage) else None
                 made.replies.append(Reply(chunk.id, body, keys, shown, message))
             elif chunk.kind == "run":
@@ -112,9 +121,7 @@ class Tape:
                 key = canonical(call.arguments)
                 made.answers.append(Answer(chunk.id, call, result, key, values_of(chunk, serde), places.get(chunk.run)))
         made.bare = states and not graphs
-        if texts:
-            made.reasons.append(f"{texts} calls of text models (not chat models) are on record: they are not served")
-        lost = sum(one.message is None and one.body.error is None for one in made.replies)
+        lost = sum(one.lost for one in made.replies)
         if lost:
             made.reasons.append(f"{lost} answers of models were not kept (recorded without content, or not writable)")
         lost = sum(one.values is None and one.body.status == "ok" for one in made.answers)
@@ -128,11 +135,20 @@ class Tape:
         return [one.chunk for one in [*self.replies, *self.answers] if not one.used]
 
     def reply(self, messages: Sequence[BaseMessage], request: Mapping[str, Any], agent: str | None) -> Reply | Divergence:
-        """Find the recorded call that a model's call is equal to, or where it differs from the next one on record."""
+        """Find the recorded call that a chat model's call is equal to, or where it differs from the next one on record."""
         keys = tuple(compare_key(cast(BaseMessage, cleaned(message, DEFAULT))) for message in messages)
+        return self._reply(keys, lambda index: _words(messages[index]), request, agent, text=False)
+
+    def text(self, prompt: str, request: Mapping[str, Any], agent: str | None) -> Reply | Divergence:
+        """The same for one prompt of a text model."""
+        return self._reply((_text_key(DEFAULT.apply(prompt)),), lambda _: _short(prompt), request, agent, text=True)
+
+    def _reply(
+        self, keys: tuple[Digest, ...], words: Callable[[int], str], request: Mapping[str, Any], agent: str | None, *, text: bool
+    ) -> Reply | Divergence:
         asked = canonical(DEFAULT.apply(dict(request)))
         with self._lock:
-            left = [one for one in self.replies if not one.used]
+            left = [one for one in self.replies if not one.used and (one.texts is not None) == text]
             left.sort(key=lambda one: one.body.agent != agent)
             for one in left:
                 if one.keys == keys and canonical(one.body.request) == asked:
@@ -140,8 +156,8 @@ class Tape:
                     return one
         title = "model call" if agent is None else f"model call of {agent}"
         if not left:
-            return Divergence(title, _words(messages[-1]) if messages else "no message", "nothing left")
-        return _difference(title, messages, keys, request, left[0])
+            return Divergence(title, words(-1) if keys else "no message", "nothing left")
+        return _difference(title, words, keys, request, left[0])
 
     def answer(self, name: str, call_id: str | None, arguments: Any) -> Answer | Divergence:
         """Find the recorded call that a tool's call is equal to."""
@@ -194,14 +210,29 @@ def values_of(chunk: Chunk, serde: RathSerializer) -> list[Any] | None:
         return None
 
 
+def _text_key(prompt: str) -> Digest:
+    return digest(encode(["text", prompt])[0])
+
+
+def _texts(body: Inference, values: list[Any] | None) -> tuple[Generation, ...]:
+    """What a text model gave: its own objects, else the texts that can be read."""
+    if values and isinstance(values[0], list):
+        return tuple(cast("list[Generation]", values[0]))
+    reasons = [*body.finish_reasons, *[None] * len(body.output)]
+    return tuple(
+        Generation(text=str(part.get("content", "")), generation_info={"finish_reason": reason} if reason else None)
+        for part, reason in zip(cast("Sequence[Mapping[str, Any]]", body.output), reasons, strict=False)
+    )
+
+
 def _difference(
-    title: str, messages: Sequence[BaseMessage], keys: Sequence[Digest], request: Mapping[str, Any], wanted: Reply
+    title: str, words: Callable[[int], str], keys: Sequence[Digest], request: Mapping[str, Any], wanted: Reply
 ) -> Divergence:
     for i, (one, other) in enumerate(zip(keys, wanted.keys, strict=False)):
         if one != other:
-            return Divergence(title, _words(messages[i]), wanted.shown[i], wanted.chunk, f"input[{i}]")
+            return Divergence(title, words(i), wanted.shown[i], wanted.chunk, f"input[{i}]")
     if len(keys) != len(wanted.keys):
-        more = _words(messages[len(wanted.keys)]) if len(keys) > len(wanted.keys) else wanted.shown[len(keys)]
+        more = words(len(wanted.keys)) if len(keys) > len(wanted.keys) else wanted.shown[len(keys)]
         what = f"{title}: one side has more: {more}"
         return Divergence(what, f"{len(keys)} messages", f"{len(wanted.keys)} messages", wanted.chunk, "input")
     ours: Any = plain(DEFAULT.apply(dict(request)))

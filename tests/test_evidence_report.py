@@ -125,6 +125,28 @@ def test_what_a_person_finds_on_it(tmp_path: Path) -> None:
         assert page(rb.export_packet([s, memory.session("second")], tmp_path / "q")) == html
 
 
+def test_what_failed_is_seen_what_is_linked_can_be_seen_and_machinery_waits(tmp_path: Path) -> None:
+    mcp = {"adapter": "rath_mcp", "framework": "mcp", "version": "1"}
+    said = {"content": [{"type": "text", "content": "the bank refused"}], "isError": True}
+    s = rb.open_store("memory:").create("s").append(
+        rb.draft(Note(text="mcp: tools/list"), origin=mcp),
+        rb.draft(Note(text="a person's remark", author="ann")),
+        rb.draft(ToolCall(name="find", call_id="c1")),
+        rb.draft(ToolResult(name="find", call_id="c1", result={"content": [{"type": "text", "content": "three rows"}]})),
+        rb.draft(ToolCall(name="refund", call_id="c2")),
+        rb.draft(ToolResult(name="refund", call_id="c2", status="error", result=said)),
+        rb.draft(Run(phase="begin", name="1", type="thread"), run="t1"),
+        rb.draft(Message(role="assistant", parts=(TextPart("Done."),)), run="t1"),
+    )  # fmt: skip
+    html = page(rb.export_packet(s, tmp_path / "p"))
+    assert html.count('class="row tool_result failed ') == 1
+    assert "find ← three rows" in html
+    assert html.count('class="row note minor ') == html.count('class="row note l0') == 1
+    assert ".row.minor:target{display:grid}" in html  # a link to machinery shows it
+    assert "<b>assistant</b>message" in html
+    assert 'href="#heads"' in html  # it is not signed
+
+
 def test_a_long_session_is_cut_and_says_so(tmp_path: Path) -> None:
     s = rb.open_store("memory:").create("long").append(*[rb.message("user", f"message {n}") for n in range(2000)])
     html = page(rb.export_packet(s, tmp_path / "p"))

@@ -10,11 +10,11 @@ from rath_bridge.verbs.inert import inert
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 STYLE: Final = """
-:root{--ink:#1c2430;--soft:#5b6675;--faint:#8a94a3;--line:#e3e7ec;--page:#f6f7f9;--card:#fff;--accent:#2a5bd7;--good:#1a7f4b;
+:root{--ink:#1c2430;--soft:#5b6675;--faint:#667080;--line:#e3e7ec;--page:#f6f7f9;--card:#fff;--accent:#2a5bd7;--good:#1a7f4b;
 --warn:#a15c00;
 --bad:#b3261e;--c0:#2a5bd7;--c1:#b0479a;--c2:#1a8f7a;--c3:#b06a00;--c4:#6a5acd;--c5:#4d7c0f}
-@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#a3adba;--faint:#77818f;--line:#2c3440;--page:#12161c;--card:#1a2029;
---accent:#86a9ff;
+@media screen and (prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#a3adba;--faint:#8b95a3;--line:#2c3440;
+--page:#12161c;--card:#1a2029;--accent:#86a9ff;
 --good:#5fce94;--warn:#e3a857;--bad:#ff8f87;--c0:#86a9ff;--c1:#e58fd2;--c2:#5fd0ba;--c3:#e3a857;--c4:#a99cf5;--c5:#a3d160}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);
@@ -32,6 +32,7 @@ font-variant-numeric:tabular-nums}
 .figures span{color:var(--soft);font-size:13px}
 .who{margin-top:18px}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(270px,1fr));gap:14px;margin-top:26px}
+.cards.first{grid-template-columns:1.5fr 1fr 1fr}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px 18px;overflow-wrap:anywhere}
 .card.wide{overflow-x:auto}
 .verdict{font-size:17px;font-weight:650;margin:0 0 6px}.good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
@@ -42,19 +43,21 @@ td{padding:5px 14px 5px 0;vertical-align:top;border-top:1px solid var(--line)}th
 pre{background:var(--page);border:1px solid var(--line);border-radius:8px;padding:10px 12px;margin:8px 0;font-size:12px;
 line-height:1.5;white-space:pre-wrap;overflow-wrap:anywhere}
 .q{margin:14px 0 4px;font-weight:600}.q:first-child{margin-top:0}.rows{margin:0;padding:0;list-style:none}
-.rows li{display:flex;gap:12px;padding:3px 0}.rows .ids{flex:0 0 auto;display:flex;gap:8px}
+.rows li{padding:3px 0}.chain li:first-child{font-size:16px}
+.chain li+li{padding-left:14px;border-left:2px solid var(--line);color:var(--soft);font-size:14px;margin:0}
 .time{position:relative;margin-top:8px}
-.row{display:grid;grid-template-columns:74px 118px 1fr 76px;gap:12px;padding:7px 10px;border-radius:8px;
+.row{display:grid;grid-template-columns:74px 118px 1fr 76px;gap:12px;padding:7px 10px;
 border-left:3px solid transparent}
 .row:target{background:var(--card);outline:2px solid var(--accent)}
 .row .at,.row .id{color:var(--faint);font-size:12px;font-variant-numeric:tabular-nums;padding-top:2px}
 .row .kind{font-size:12px;color:var(--soft);padding-top:2px;overflow-wrap:anywhere}.row .kind b{display:block;color:var(--ink);
 font-weight:600}
 .row .what{white-space:pre-wrap;overflow-wrap:anywhere;min-width:0}
-.row.message{background:var(--card);border:1px solid var(--line);border-left-width:3px;margin:4px 0}
+.row.message{background:var(--card);border:1px solid var(--line);border-left-width:3px;margin:4px 0;
+border-radius:0 8px 8px 0}
 .row.minor{display:none;color:var(--soft);font-size:13px}
-body:has(#minor:checked) .row.minor{display:grid}
-.row.error .what,.row.gap .what,.row.redaction .what{color:var(--bad)}
+body:has(#minor:checked) .row.minor,.row.minor:target{display:grid}
+.row.error .what,.row.gap .what,.row.redaction .what,.row.failed .what{color:var(--bad)}
 .l0{border-left-color:var(--c0)!important}.l1{border-left-color:var(--c1)!important}.l2{border-left-color:var(--c2)!important}
 .l3{border-left-color:var(--c3)!important}.l4{border-left-color:var(--c4)!important}.l5{border-left-color:var(--c5)!important}
 .lane{font-size:13px;font-weight:600;margin:22px 0 6px;color:var(--soft)}
@@ -67,9 +70,12 @@ svg path{fill:none;stroke-width:2}
 fill:var(--c3)}
 .g4{stroke:var(--c4);fill:var(--c4)}.g5{stroke:var(--c5);fill:var(--c5)}
 footer{margin-top:60px;padding-top:16px;border-top:1px solid var(--line);color:var(--faint);font-size:13px}
-@media(max-width:720px){main{padding:24px 14px}.row{grid-template-columns:64px 1fr}.row .what{grid-column:1/-1}
+@media screen and (max-width:720px){main{padding:24px 14px}.cards.first{grid-template-columns:1fr}.wide svg{min-width:900px}
+.figures{display:grid;grid-template-columns:repeat(3,1fr)}.row{grid-template-columns:64px 1fr}.row .what{grid-column:1/-1}
 .row .id{display:none}}
-@media print{body{background:#fff}.card,.row.message{break-inside:avoid}label{display:none}}
+@media print{body{background:#fff;font-size:12px}main{max-width:none;padding:0}.cards .card,.row{break-inside:avoid}
+h2,.q,.lane{break-after:avoid}label{display:none}}
+@page{margin:16mm}
 """
 
 

@@ -16,7 +16,7 @@ from rath_bridge.evidence.page import document, text
 from rath_bridge.evidence.survey import Survey
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Message, Run, SessionStart
+from rath_bridge.model.kinds import Message, Run, SessionStart, ToolResult
 from rath_bridge.model.parts import TextPart
 from rath_bridge.verbs.words import part_words, summary
 
@@ -84,7 +84,7 @@ class Timeline:
         self._places[chunk.id] = (lane.number, place)
         if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None and b'"begin"' in chunk.body_bytes:
             body = chunk.body
-            if isinstance(body, Run):
+            if isinstance(body, Run) and body.type != "thread":  # a conversation speaks by its assistant
                 self.runs[chunk.run] = body.name
         shown = _Shown(chunk, lane.number)
         if len(self.first) < SHOWN:
@@ -123,7 +123,7 @@ def report(
     title = sessions[0] if len(sessions) == 1 else f"{len(sessions)} sessions"
     parts = [
         _top(title, sessions, heads, timeline, survey),
-        '<section class="cards">', _integrity(signers), _coverage(coverage), _claims_card(claims), "</section>",
+        '<section class="cards first">', _integrity(signers), _coverage(coverage), _claims_card(claims), "</section>",
         _claims(claims, shown), _answers(answers, shown), _graph(timeline), _timeline(timeline), _who(coverage), _heads(heads),
         _FOOTER,
     ]  # fmt: skip
@@ -157,7 +157,9 @@ def _top(title: str, sessions: Sequence[str], heads: Mapping[str, Digest], timel
 def _integrity(signers: Sequence[str]) -> str:
     signed = "".join(f"<li>signed by <code>{text(name)}</code></li>" for name in signers)
     told = (
-        f"<ul>{signed}</ul>" if signers else '<p class="small">Not signed when it was written: compare a head that you know.</p>'
+        f'<ul class="small">{signed}</ul><p class="small">Is it the key that you know from elsewhere?</p>'
+        if signers
+        else '<p class="small">Not signed when it was written: compare a <a href="#heads">head</a> that you know from elsewhere.</p>'
     )
     commands = "\n".join([SUMS_COMMAND, *([SIGNERS_COMMAND, SIGNATURE_COMMAND] if signers else [])])
     return (
@@ -171,7 +173,7 @@ def _coverage(coverage: Coverage) -> str:
     verdict = f'<p class="verdict warn">{len(holes)} hole{"" if len(holes) == 1 else "s"} known</p>' if holes else (
         '<p class="verdict good">no hole shows</p>'
     )  # fmt: skip
-    rest = "That nothing was changed does not mean that everything is here."
+    rest = 'That nothing was changed does not mean that everything is here. <a href="#seen">What recorded it, and cannot see</a>'
     return (
         f'<div class="card"><h3>Coverage</h3>{verdict}<ul class="small">{_list(holes)}</ul><p class="small soft">{rest}</p></div>'
     )
@@ -230,7 +232,8 @@ def _answer(answer: Answer, shown: set[Digest]) -> str:
     ) or '<li class="soft">nothing on record</li>'  # fmt: skip
     more = answer.left + max(0, len(answer.rows) - 40)
     rest = f'<li class="soft">and {more} more</li>' if more else ""
-    return f'<p class="q">{text(answer.question)}</p><ul class="rows">{rows}{rest}</ul>'
+    chain = " chain" if answer.name == "final_answer" else ""  # the answer first, then what it rests on
+    return f'<p class="q">{text(answer.question)}</p><ul class="rows{chain}">{rows}{rest}</ul>'
 
 
 def _ids(names: Iterable[Digest], shown: set[Digest]) -> str:
@@ -323,15 +326,29 @@ def _rows(timeline: Timeline, shown: Iterable[_Shown], before: _Shown | None) ->
 
 def _row(shown: _Shown, runs: Mapping[str, str]) -> str:
     chunk = shown.chunk
-    minor = " minor" if chunk.kind in _MINOR else ""
+    looks = text(chunk.kind, 60)
+    if chunk.kind in _MINOR or (chunk.kind == "note" and chunk.origin is not None):
+        looks += " minor"
+    if _failed(chunk):
+        looks += " failed"
     clock = format_time(chunk.at)[11:19]
     who, words = _words(chunk, runs)
     kind = text(chunk.kind.replace("_", " "), 60)
     label = f"<b>{text(who, 80)}</b>{kind}" if who else kind
     return (
-        f'<div class="row {text(chunk.kind, 60)}{minor} l{shown.lane % _COLOURS}" id="c{chunk.id[:16]}"><span class="at">{clock}</span>'
+        f'<div class="row {looks} l{shown.lane % _COLOURS}" id="c{chunk.id[:16]}"><span class="at">{clock}</span>'
         f'<span class="kind">{label}</span><span class="what">{words}</span><span class="id">{chunk.id[:8]}</span></div>'
     )
+
+
+def _failed(chunk: Chunk) -> bool:
+    if chunk.kind != "tool_result" or chunk.body_bytes is None:
+        return False
+    try:
+        body = chunk.body
+    except RathError:
+        return False
+    return isinstance(body, ToolResult) and body.status != "ok"
 
 
 def _words(chunk: Chunk, runs: Mapping[str, str]) -> tuple[str, str]:
@@ -368,7 +385,7 @@ def _who(coverage: Coverage) -> str:
     blind = [f"{name}: {spot}" for name, spots in coverage.blind_spots.items() for spot in spots]
     lists = {"Recorded by": coverage.adapters(), "Blind spots": blind, "Not in this packet": coverage.not_in_packet}
     cards = (f'<div class="card"><h3>{title}</h3><ul class="small">{_list(found)}</ul></div>' for title, found in lists.items())
-    return f'<h2>What recorded it, and what it cannot see</h2><div class="cards">{"".join(cards)}</div>'
+    return f'<h2 id="seen">What recorded it, and what it cannot see</h2><div class="cards">{"".join(cards)}</div>'
 
 
 def _list(sentences: Iterable[str]) -> str:
@@ -378,7 +395,7 @@ def _list(sentences: Iterable[str]) -> str:
 def _heads(heads: Mapping[str, Digest]) -> str:
     rows = "".join(f"<tr><td>{text(name, 200)}</td><td><code>{head}</code></td></tr>" for name, head in list(heads.items())[:400])
     more = f'<p class="small soft">and {len(heads) - 400} more in refs.json</p>' if len(heads) > 400 else ""
-    return f'<h2>Heads</h2><div class="card wide"><table><tr><th>Line</th><th>Its last event</th></tr>{rows}</table>{more}</div>'
+    return f'<h2 id="heads">Heads</h2><div class="card wide"><table><tr><th>Line</th><th>Its last event</th></tr>{rows}</table>{more}</div>'
 
 
 def _day(at: int | None) -> str:

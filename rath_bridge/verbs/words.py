@@ -124,7 +124,16 @@ def _tool_result(body: kinds.ToolResult) -> str:
         return f"{name} gave no response{f' ({one_line(body.reason, 60)})' if body.reason else ''}"
     if body.status != "ok":
         return f"{name} failed: {value_words(body.error or body.result)}"
-    return f"{name} ← {value_words(body.result)}"
+    return f"{name} ← {value_words(_said(body.result))}"
+
+
+def _said(result: Any) -> Any:
+    """What a result says in words: of a list of contents (MCP's), the texts; else the result itself."""
+    found: Any = cast("Mapping[Any, Any]", result).get("content") if isinstance(result, Mapping) else None
+    contents = cast("list[Any]", found) if isinstance(found, list) else []
+    parts = [cast("Mapping[Any, Any]", one) for one in contents if isinstance(one, Mapping)]
+    texts: list[Any] = [part.get("content", part.get("text")) for part in parts if part.get("type") == "text"]
+    return " ".join(texts) if texts and all(isinstance(one, str) for one in texts) else cast(Any, result)
 
 
 def _session(body: kinds.SessionStart) -> str:

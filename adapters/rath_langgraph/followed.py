@@ -34,7 +34,7 @@ from rath_bridge.store.protocol import Ref
 from rath_langgraph.items import is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.saver import RathSaver
-from rath_langgraph.threads import Stages
+from rath_langgraph.stages import Stages
 
 _log: Final = logging.getLogger("rath_bridge")
 

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, Check
 
 from rath_bridge.errors import DecodeError, MissingSessionError, RathError, UnsupportedError
 from rath_bridge.session import Store
+from rath_langgraph.configs import configurable
 from rath_langgraph.saver import RathSaver
 
 Progress = Callable[[int, int], None]
@@ -68,13 +69,13 @@ def export_thread(
 
 def thread_ids(source: BaseCheckpointSaver[Any]) -> list[str]:
     """The threads of a saver, in the order of their newest checkpoints."""
-    return [*dict.fromkeys(str(_configurable(found.config)["thread_id"]) for found in source.list(None))]
+    return [*dict.fromkeys(str(configurable(found.config)["thread_id"]) for found in source.list(None))]
 
 
 def _names(source: BaseCheckpointSaver[Any], thread_id: str) -> list[Name]:
     """What a thread consists of. A page of a saver that keeps whole states may be gigabytes: names first, then one at a time."""
     here: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    names = sorted((found.checkpoint["id"], _configurable(found.config).get("checkpoint_ns", "")) for found in source.list(here))
+    names = sorted((found.checkpoint["id"], configurable(found.config).get("checkpoint_ns", "")) for found in source.list(here))
     if not names:
         raise MissingSessionError(f"thread {thread_id!r}", [])
     return names
@@ -115,7 +116,7 @@ def _read(source: BaseCheckpointSaver[Any], config: RunnableConfig) -> Checkpoin
 
 
 def _told(config: RunnableConfig) -> str:
-    place = _configurable(config)
+    place = configurable(config)
     return f"checkpoint {place['checkpoint_id']} of thread {place['thread_id']!r}"
 
 
@@ -127,13 +128,13 @@ def _stands(target: BaseCheckpointSaver[Any], config: RunnableConfig) -> bool:
 
 def write_tuple(target: BaseCheckpointSaver[Any], found: CheckpointTuple, target_id: str) -> None:
     """Write one checkpoint: its writes first, so that a checkpoint that stands is whole."""
-    configurable = _configurable(found.config)
-    place: dict[str, Any] = {"thread_id": target_id, "checkpoint_ns": configurable.get("checkpoint_ns", "")}
+    named = configurable(found.config)
+    place: dict[str, Any] = {"thread_id": target_id, "checkpoint_ns": named.get("checkpoint_ns", "")}
     config: RunnableConfig = {"configurable": {**place, "checkpoint_id": found.checkpoint["id"]}}
     for number, (task_id, writes) in enumerate(_tasks(found)):
         target.put_writes(config, writes, task_id, f"{_PATH}{number:06}")
     if found.parent_config is not None:
-        place["checkpoint_id"] = _configurable(found.parent_config)["checkpoint_id"]
+        place["checkpoint_id"] = configurable(found.parent_config)["checkpoint_id"]
     versions = found.checkpoint["channel_versions"]
     target.put({"configurable": place}, found.checkpoint, cast(Any, found.metadata), dict(versions))
 
@@ -149,7 +150,3 @@ def _tasks(found: CheckpointTuple) -> Iterator[tuple[str, list[tuple[str, Any]]]
         yield from ((task_id, [write]) for write in special)
         if plain:
             yield task_id, plain
-
-
-def _configurable(config: RunnableConfig) -> dict[str, Any]:
-    return config.get("configurable") or {}

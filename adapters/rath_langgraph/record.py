@@ -47,8 +47,9 @@ from rath_langgraph.observed import (
     returned_native,
     without_id,
 )
+from rath_langgraph.stages import Stages
 from rath_langgraph.tasks import waiting
-from rath_langgraph.threads import FRAMEWORK, Stages, Threads, observe, thread_run
+from rath_langgraph.threads import FRAMEWORK, Threads, observe, thread_run
 
 _STEP: Final = "graph:step:"
 _SEQUENCE: Final = "seq:step:"

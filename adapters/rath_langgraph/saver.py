@@ -1,19 +1,18 @@
 """`RathSaver`: a LangGraph checkpointer whose threads are sessions, and which stores what is said once.
 
-Source of the contract: ``langgraph.checkpoint.base.BaseCheckpointSaver`` (langgraph-checkpoint 4.3). One class for sync and async:
-the ``a*`` methods run the same bodies on our own thread pool.
+Source of the contract: ``langgraph.checkpoint.base.BaseCheckpointSaver`` (langgraph-checkpoint 4.3). One class for sync and async
+(`rath_langgraph.twins`); what it reads is in `rath_langgraph.reading`, what it writes in `rath_langgraph.puts`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from hashlib import sha256
 from heapq import merge
-from itertools import islice
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -30,29 +29,28 @@ from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.aio import in_thread
-from rath_bridge.errors import NotFoundError
-from rath_bridge.model.chunk import Chunk, Key, draft
-from rath_bridge.model.kinds import Checkpoint
+from rath_bridge.model.chunk import Key, draft
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
 from rath_langgraph.cleaning import StateCleaner, state_cleaner
+from rath_langgraph.configs import config_of, configurable, place_of
 from rath_langgraph.deltas import Reads
+from rath_langgraph.flight import Flight
 from rath_langgraph.forgetting import forget_thread
 from rath_langgraph.items import Encoder, is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.puts import Put
+from rath_langgraph.reading import Reading
 from rath_langgraph.serde import RathSerializer
-from rath_langgraph.state import load_values, load_writes, read_metadata, read_state, task_body
-from rath_langgraph.threads import FRAMEWORK, Line, Stages, Threads, above, settle
+from rath_langgraph.stages import Stages
+from rath_langgraph.state import load_writes, task_body
+from rath_langgraph.threads import FRAMEWORK, Line, Threads, above, settle
+from rath_langgraph.twins import AsyncTwins
 
 _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
-_PAGE: Final = 128
-"""Index entries read at once while listing."""
-_AHEAD: Final = 32
-"""Checkpoints whose values are read at once while listing."""
 
 
-class RathSaver(BaseCheckpointSaver[Any]):
+class RathSaver(AsyncTwins):
     """Keeps LangGraph checkpoints in a rath_bridge store: sync and async, any thread, any event loop."""
 
     def __init__(
@@ -111,6 +109,15 @@ class RathSaver(BaseCheckpointSaver[Any]):
     def _threads(self) -> Threads:
         return self._stages.here()
 
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self._threads, self.serde)
+
+    @property
+    def flight(self) -> Flight:
+        """What is on its way to the store."""
+        return self._threads.flight
+
     def bound(self) -> RathSaver:
         """This saver, leading where it leads here whatever the context: LangGraph saves outside of it what parallel tasks wrote."""
         made = copy(self)
@@ -122,17 +129,17 @@ class RathSaver(BaseCheckpointSaver[Any]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace."""
         self._threads.refresh()
-        thread_id, namespace = _place(config)
-        backend = self.store.backend
-        wanted = _configurable(config).get("checkpoint_id")
+        thread_id, namespace = place_of(config)
+        backend, reading = self.store.backend, self._reading
+        wanted = configurable(config).get("checkpoint_id")
         if wanted:
-            found = self._tuple(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
+            found = reading.tuple_of(thread_id, namespace, backend.scan(FRAMEWORK, thread_id, namespace, exact=str(wanted)))
             newest = backend.scan(FRAMEWORK, thread_id, namespace, sub="", limit=1)
             if found is not None and newest and newest[0][0].key != wanted:
                 self._threads.travel(thread_id, namespace, str(wanted))
         else:
-            groups = self._groups(thread_id, namespace, size=6)
-            found = next((self._tuple(name, ns, entries) for _, name, ns, entries in groups), None)
+            groups = reading.groups(thread_id, namespace, size=6)
+            found = next((reading.tuple_of(name, ns, entries) for _, name, ns, entries in groups), None)
         return self.fallback.get_tuple(config) if found is None and self.fallback is not None else found
 
     def place(self, thread_id: str) -> tuple[str, str]:
@@ -141,8 +148,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def holds(self, config: RunnableConfig) -> bool:
         """Tell whether the checkpoint that the config names stands in this store itself."""
-        name = str(_configurable(config)["checkpoint_id"])
-        return self.store.backend.lookup(Key(FRAMEWORK, *_place(config), name)) is not None
+        name = str(configurable(config)["checkpoint_id"])
+        return self.store.backend.lookup(Key(FRAMEWORK, *place_of(config), name)) is not None
 
     def list(
         self,
@@ -154,87 +161,18 @@ class RathSaver(BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         """Iterate over checkpoints, newest first."""
         if self.fallback is None:
-            yield from self._own(config, filter, before, limit)
+            yield from self._reading.tuples(config, filter, before, limit)
             return
-        lists = (self._own(config, filter, before, limit), self.fallback.list(config, filter=filter, before=before, limit=limit))
+        lists = (
+            self._reading.tuples(config, filter, before, limit),
+            self.fallback.list(config, filter=filter, before=before, limit=limit),
+        )
         told: set[tuple[str, ...]] = set()
         for found in merge(*lists, key=lambda one: one.checkpoint["id"], reverse=True):  # of two that are equal, ours comes first
-            name = (*_place(found.config), found.checkpoint["id"])
+            name = (*place_of(found.config), found.checkpoint["id"])
             if name not in told and (limit is None or len(told) < limit):
                 told.add(name)
                 yield found
-
-    def _own(
-        self, config: RunnableConfig | None, wanted: dict[str, Any] | None, before: RunnableConfig | None, limit: int | None
-    ) -> Iterator[CheckpointTuple]:
-        self._threads.refresh()
-        configurable: dict[str, Any] = _configurable(config) if config else {}
-        thread_id, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
-        scopes = [
-            (found, ns)
-            for found, ns in self.store.backend.scopes(FRAMEWORK, None if thread_id is None else str(thread_id))
-            if namespace in (None, ns)
-        ]
-        edge = _configurable(before).get("checkpoint_id") if before else None
-        exact = configurable.get("checkpoint_id")
-        size = None if limit is None or wanted else limit * 6 + 8
-        groups = merge(*(self._groups(*scope, edge, exact, size) for scope in scopes), key=lambda g: g[0], reverse=True)
-        count, threads = 0, self._threads
-        while page := list(islice(groups, _AHEAD if limit is None else min(_AHEAD, limit - count))):
-            chosen = [group for group in page if not wanted or self._matches(group[3], wanted)]
-            if len(chosen) > 1:
-                bodies = (c.body_bytes for _, _, _, entries in chosen for _, c in entries if c.body_bytes is not None)
-                threads.shelf.warm(bodies, threads.copies.holds)
-            for _, found, ns, entries in chosen:
-                made = self._tuple(found, ns, entries)
-                if made is not None:
-                    count += 1
-                    yield made
-
-    def _groups(
-        self, thread_id: str, namespace: str, before: str | None = None, exact: str | None = None, size: int | None = None
-    ) -> Iterator[tuple[str, str, str, list[tuple[Key, Chunk]]]]:
-        """Index entries of one namespace, a checkpoint with its tasks at a time, newest first, read in pages."""
-        page = size or _PAGE
-        while True:
-            entries = self.store.backend.scan(FRAMEWORK, thread_id, namespace, before=before, exact=exact, limit=page)
-            full = len(entries) >= page
-            groups: dict[str, list[tuple[Key, Chunk]]] = {}
-            for key, chunk in entries:
-                groups.setdefault(key.key, []).append((key, chunk))
-            if full and len(groups) == 1:  # one checkpoint with very many tasks
-                page *= 4
-                continue
-            if full:
-                groups.popitem()  # perhaps cut short
-            for name, found in groups.items():
-                if found[0][0].sub == "" and name:
-                    yield name, thread_id, namespace, found
-            if not full:
-                return
-            before, exact = list(groups)[-1], None
-
-    def _matches(self, entries: Sequence[tuple[Key, Chunk]], wanted: dict[str, Any]) -> bool:
-        body = cast(Checkpoint, entries[0][1].body)
-        _, metadata = read_metadata(body, self.serde, f"checkpoint {body.checkpoint_id}")
-        return all(key in metadata and metadata[key] == value for key, value in wanted.items())
-
-    def _tuple(self, thread_id: str, namespace: str, entries: Sequence[tuple[Key, Chunk]]) -> CheckpointTuple | None:
-        chunk = next((chunk for key, chunk in entries if key.sub == ""), None)
-        if chunk is None:
-            return None
-        body, shelf = cast(Checkpoint, chunk.body), self._threads.shelf
-        place = f"checkpoint {body.checkpoint_id} of thread {thread_id!r}"
-        known, seen = self._threads.state_of(thread_id, namespace, chunk)
-        state = known or read_state(body, shelf)
-        rest, metadata = read_metadata(body, self.serde, place)
-        values = load_values(state, self.serde, shelf, place, self._threads.copies, seen)
-        writes = load_writes([c for key, c in entries if key.sub.startswith("w")], self.serde, shelf)
-        parent = body.parent_checkpoint_id
-        return CheckpointTuple(
-            _config(thread_id, namespace, body.checkpoint_id or ""), cast(Any, {**rest, "channel_values": values}), cast(Any, metadata),
-            _config(thread_id, namespace, parent) if parent else None, writes,
-        )  # fmt: skip
 
     # ---------------------------------------------------------------- write
 
@@ -247,16 +185,16 @@ class RathSaver(BaseCheckpointSaver[Any]):
             ConflictError: Another run has moved this thread on, and ``on_conflict`` is ``raise``.
             StoreUnavailableError: Nothing was written.
         """
-        thread_id, namespace = _place(config)
+        thread_id, namespace = place_of(config)
         with self._threads.flight.of((thread_id, namespace, checkpoint["id"], "put")):
             self._put(thread_id, namespace, config, checkpoint, metadata, new_versions)
-        return _config(thread_id, namespace, checkpoint["id"])
+        return config_of(thread_id, namespace, checkpoint["id"])
 
     def _put(
         self, thread_id: str, namespace: str, config: RunnableConfig, checkpoint: LangGraphCheckpoint, metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> None:  # fmt: skip
-        parent_id: str | None = _configurable(config).get("checkpoint_id") or None
+        parent_id: str | None = configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
         self._threads.flight.wait((thread_id, namespace, parent_id))
@@ -274,11 +212,13 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def _reads(self, thread_id: str, namespace: str, parent_id: str) -> Reads:
         """How a put reads what its delta channels hold."""
-        config, scan, shelf = _config(thread_id, namespace, parent_id), self.store.backend.scan, self._threads.shelf
+        config, scan, shelf = config_of(thread_id, namespace, parent_id), self.store.backend.scan, self._threads.shelf
 
         def find() -> CheckpointTuple | None:
             found = (
-                self._tuple(thread_id, namespace, scan(FRAMEWORK, thread_id, namespace, exact=parent_id)) if parent_id else None
+                self._reading.tuple_of(thread_id, namespace, scan(FRAMEWORK, thread_id, namespace, exact=parent_id))
+                if parent_id
+                else None
             )
             return self.fallback.get_tuple(config) if found is None and self.fallback is not None and parent_id else found
 
@@ -292,8 +232,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store the writes of a task; its checkpoint may come later. Durable when it returns, and before one that follows."""
-        thread_id, namespace = _place(config)
-        checkpoint_id = str(_configurable(config).get("checkpoint_id") or "")
+        thread_id, namespace = place_of(config)
+        checkpoint_id = str(configurable(config).get("checkpoint_id") or "")
         with self._threads.flight.of((thread_id, namespace, checkpoint_id)):
             self._put_writes(thread_id, namespace, checkpoint_id, writes, task_id, task_path)
 
@@ -335,9 +275,9 @@ class RathSaver(BaseCheckpointSaver[Any]):
         old = self.fallback
         if old is None or not checkpoint_id or _guard.get():
             return
-        if self.holds(_config(thread_id, namespace, checkpoint_id)):
+        if self.holds(config_of(thread_id, namespace, checkpoint_id)):
             return
-        found = old.get_tuple(_config(thread_id, namespace, checkpoint_id))
+        found = old.get_tuple(config_of(thread_id, namespace, checkpoint_id))
         if found is not None:
             from rath_langgraph.moving import write_tuple
 
@@ -381,8 +321,8 @@ class RathSaver(BaseCheckpointSaver[Any]):
         if self.fallback is not None:
             return super().get_delta_channel_history(config=config, channels=channels)
         self._threads.refresh()
-        thread_id, namespace = _place(config)
-        wanted = _configurable(config).get("checkpoint_id") or None
+        thread_id, namespace = place_of(config)
+        wanted = configurable(config).get("checkpoint_id") or None
         return cast(Any, upkeep.delta_history(self._threads, self.serde, thread_id, namespace, wanted, channels))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
@@ -393,82 +333,6 @@ class RathSaver(BaseCheckpointSaver[Any]):
             number = int(current.partition(".")[0]) + 1
             return f"{number:032}.{random.random():016}"  # the form of the savers that ship with LangGraph
         return int(current) + 1 if isinstance(current, int) else current + 1
-
-    # ---------------------------------------------------------------- async twins
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async twin of `get_tuple`."""
-        return await in_thread(self.get_tuple, config)
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the contract's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Async twin of `list`; read a few at a time."""
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while True:
-            page = await in_thread(lambda: [*islice(found, 8)])
-            for item in page:
-                yield item
-            if len(page) < 8:
-                return
-
-    async def aput(
-        self, config: RunnableConfig, checkpoint: LangGraphCheckpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
-    ) -> RunnableConfig:
-        """Async twin of `put`."""
-        with self._threads.flight.of((*_place(config), checkpoint["id"], "put")):
-            return await in_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """Async twin of `put_writes`."""
-        place = (*_place(config), str(_configurable(config).get("checkpoint_id") or ""))
-        with self._threads.flight.of(place):  # from here on, not from when a thread takes it up
-            await in_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async twin of `delete_thread`."""
-        await in_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async twin of `delete_for_runs`."""
-        await in_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async twin of `copy_thread`."""
-        await in_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Async twin of `prune`."""
-        await in_thread(lambda: self.prune(thread_ids, strategy=strategy))
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Async twin of `get_delta_channel_history`."""
-        return await in_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
-
-
-def _configurable(config: RunnableConfig) -> dict[str, Any]:
-    """The part of a config that names threads and checkpoints."""
-    return config.get("configurable") or {}
-
-
-def _place(config: RunnableConfig) -> tuple[str, str]:
-    configurable = _configurable(config)
-    if "thread_id" not in configurable:
-        raise NotFoundError("the config has no thread_id: pass {'configurable': {'thread_id': ...}}")
-    return str(configurable["thread_id"]), str(configurable.get("checkpoint_ns") or "")
-
-
-def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
 def _task_sub(task_id: str, indices: Sequence[int]) -> str:

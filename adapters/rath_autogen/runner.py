@@ -29,6 +29,9 @@ from rath_bridge.session import Session, Store, open_store
 GRACE: Final = 10.0
 """Seconds that a cancelled run has to come to its end by itself."""
 
+LOOK: Final = 0.05
+"""Seconds after which a signal that has no answer yet looks whether the team still runs."""
+
 
 def wrap(
     runner: Any,
@@ -145,6 +148,35 @@ class Wrapped:
                     await watch.closed(stream)
             finally:
                 transcriber.end(status, problem)
+
+    async def pause(self) -> None:
+        """Pause what runs, as the runner's own ``pause`` does.
+
+        Raises:
+            RuntimeError: Nothing runs: a team of AutoGen would wait for ever for its own runtime, which stands still between runs.
+        """
+        await self._tell("pause")
+
+    async def resume(self) -> None:
+        """Resume what was paused, as the runner's own ``resume`` does.
+
+        Raises:
+            RuntimeError: Nothing runs, as for `pause`.
+        """
+        await self._tell("resume")
+
+    async def _tell(self, what: str) -> None:
+        """Send a signal to a team, but wait for its answer no longer than it runs."""
+        team = self.runner
+        signal = asyncio.ensure_future(getattr(team, what)())
+        while not (await asyncio.wait({signal}, timeout=LOOK))[0]:
+            if getattr(team, "_embedded_runtime", False) and not team._is_running:
+                signal.cancel()
+                await asyncio.wait({signal})
+                raise RuntimeError(
+                    f"{team.name} does not run: there is nothing to {what}; a run that has ended is gone on with by run()"
+                )
+        await signal
 
     async def save_state(self) -> Mapping[str, Any]:
         """The runner's own saved state."""

@@ -69,7 +69,7 @@ class Waiting(BaseChatAgent):
 
     def __init__(self) -> None:
         super().__init__("waiting", "Waits.")
-        self.free = asyncio.Event()
+        self.free, self.begun = asyncio.Event(), asyncio.Event()
         self.seen: list[str] = []
         self.free.set()
 
@@ -79,6 +79,7 @@ class Waiting(BaseChatAgent):
 
     async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
         await asyncio.sleep(0.01)
+        self.begun.set()
         await self.free.wait()
         return Response(chat_message=TextMessage(content="went on", source=self.name))
 
@@ -105,6 +106,43 @@ async def test_pause_and_resume_behave_as_before(store: rb.Store) -> None:
     result = await asyncio.wait_for(running, 5)
     assert one.seen == ["pause", "resume"]
     assert [m.text for m in store.session("s").messages()] == [m.to_text() for m in result.messages]
+
+
+@pytest.mark.parametrize("what", ["pause", "resume"])
+async def test_a_signal_to_a_team_that_does_not_run_says_so(store: rb.Store, what: str) -> None:
+    """AutoGen alone waits for ever: its runtime stands still between runs, and nobody takes the signal."""
+    team = RoundRobinGroupChat([AssistantAgent("a", client("one", "two"))], max_turns=1)
+    await wrap(team, store, "s").run(task="go")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(getattr(team, what)(), 0.2)
+    ours = wrap(RoundRobinGroupChat([AssistantAgent("a", client("one", "two"))], max_turns=1), store, "t")
+    await ours.run(task="go")
+    with pytest.raises(RuntimeError, match=f"nothing to {what}"):
+        await asyncio.wait_for(getattr(ours, what)(), 5)
+    assert (await ours.run(task="again")).messages[-1].to_text() == "two"
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+async def test_a_paused_team_that_is_cancelled_ends(store: rb.Store, how: str) -> None:
+    """AutoGen alone waits for whoever resumes it."""
+
+    async def ends(runner: Any, one: Waiting) -> bool:
+        token = CancellationToken()
+        one.free.clear()  # it waits from the start on, so that the run does not end before it is paused
+        running = asyncio.create_task(runner.run(task="go", cancellation_token=token))
+        await one.begun.wait()
+        await runner.pause()
+        running.cancel() if how == "task" else token.cancel()
+        done, _ = await asyncio.wait({running}, timeout=0.5)
+        one.free.set()
+        await asyncio.wait({running}, timeout=5)
+        await asyncio.sleep(0.05)  # what AutoGen left waiting comes to its end
+        return bool(done)
+
+    alone, ours = Waiting(), Waiting()
+    assert not await ends(RoundRobinGroupChat([alone], max_turns=1), alone)
+    assert await ends(wrap(RoundRobinGroupChat([ours], max_turns=1), store, "s", grace=0.1), ours)
+    assert [c.body.status for c in store.session("s") if c.kind == "run"][-1] == "cancelled"
 
 
 async def test_5697_and_5895_autogens_spans_are_attached_and_every_model_call_is_on_record(

@@ -6,7 +6,6 @@ import contextvars
 import os
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ T = TypeVar("T")
 
 WORKERS: Final = 8
 _pools: dict[int, ThreadPoolExecutor] = {}
-_lock = Lock()
 
 
 def _pool() -> ThreadPoolExecutor:
@@ -25,9 +23,8 @@ def _pool() -> ThreadPoolExecutor:
 
     pid = os.getpid()  # a forked worker does not inherit threads
     pool = _pools.get(pid)
-    if pool is None:
-        with _lock:
-            pool = _pools.setdefault(pid, ThreadPoolExecutor(WORKERS, "rath_bridge"))
+    if pool is None:  # no lock: a child would inherit it, and a pool that is not taken has no threads
+        pool = _pools.setdefault(pid, ThreadPoolExecutor(WORKERS, "rath_bridge"))
     return pool
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rath_bridge.errors import (
     ConflictError,
@@ -16,12 +15,13 @@ from rath_bridge.errors import (
     MissingObjectError,
     MissingSessionError,
     NameInUseError,
+    StoreUnavailableError,
 )
 from rath_bridge.model.chunk import Chunk, Draft, Key, now, render_envelope
 from rath_bridge.model.digests import Digest, digest
-from rath_bridge.store import forking
 from rath_bridge.store.arriving import Arrival, Landing, as_draft, check
 from rath_bridge.store.erasing import Erasure, Plan, bodies_alone, many, plan
+from rath_bridge.store.forking import StoreLock, register
 from rath_bridge.store.memory_index import MemoryIndex
 from rath_bridge.store.protocol import Appended, OnConflict, Ref, RefMove
 
@@ -59,13 +59,42 @@ class _Tip:
     moves: list[RefMove]
 
 
+class _Torn:
+    """Stands in a forked child for what a thread of the parent was changing, and did not finish."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoreUnavailableError(
+            self._url,
+            "this process was forked while another thread was writing it for long; fork first, or make a store of its own",
+        )
+
+    def __enter__(self) -> Any:
+        return self.anything
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __getitem__(self, key: object) -> Any:
+        return self.anything
+
+    def __setitem__(self, key: object, value: object) -> None:
+        return self.anything
+
+    def __iter__(self) -> Any:
+        return self.anything
+
+    def __contains__(self, key: object) -> Any:
+        return self.anything
+
+
 class MemoryBackend:
     """Dictionaries and lists under one lock."""
 
     def __init__(self) -> None:
         self.url = f"memory:{next(_numbers)}"
-        self._lock = RLock()
-        self._rested = False
+        self._lock = StoreLock()
         self._rows: dict[Digest, _Row] = {}
         self._tips: dict[tuple[str, str], _Tip] = {}
         self._objects: dict[Digest, bytes] = {}
@@ -75,7 +104,7 @@ class MemoryBackend:
         self._erasures = 0
         """Bodies that went without a look at what only they stood on."""
         self._entries = MemoryIndex()
-        forking.register(self)
+        register(self)
 
     # ---------------------------------------------------------------- write
 
@@ -329,16 +358,15 @@ class MemoryBackend:
         if self._unswept:
             self.erase((), unused=True)
 
-    def before_fork(self) -> None:
-        """Let writers finish: a child goes on with its own copy, and nobody would release their lock in it."""
-        self._rested = self._lock.acquire(timeout=forking.WAIT)
+    def locks(self) -> Iterable[StoreLock]:
+        """A fork lets writers finish: a child goes on with its own copy."""
+        return (self._lock,)
 
-    def after_fork(self, *, child: bool) -> None:
-        """Go on."""
-        if self._rested:
-            self._lock.release()
-        elif child:
-            self._lock = RLock()
+    def after_fork(self, held: Sequence[StoreLock], *, child: bool) -> None:
+        """In a child, a copy that a writer had half changed is not gone on with."""
+        if child and not held:
+            torn: Any = _Torn(self.url)
+            self._lock = self._rows = self._tips = self._objects = self._entries = torn
 
     def close(self) -> None:
         """Nothing to release."""

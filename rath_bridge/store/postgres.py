@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple
 from threading import Lock
@@ -132,10 +132,11 @@ class PostgresBackend(SqlBackend):
                     self._pools[pid] = pool
         return pool
 
-    def before_fork(self) -> None:
+    def locks(self) -> Iterable[forking.StoreLock]:
         """Nothing to wait for: a child opens connections of its own."""
+        return ()
 
-    def after_fork(self, *, child: bool) -> None:
+    def after_fork(self, held: Sequence[forking.StoreLock], *, child: bool) -> None:
         """A child does not wait for locks that the parent's threads held."""
         if child:
             self._lock, self._gates = Lock(), [Lock() for _ in self._gates]

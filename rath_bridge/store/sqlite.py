@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, StoreAddressError, StoreUnavailableError
 from rath_bridge.store import forking, schema
+from rath_bridge.store.forking import StoreLock
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
 
@@ -19,9 +20,18 @@ _BUSY: Final = 30.0
 """Seconds to wait for another process."""
 _IN: Final = 500
 """Values in one IN list."""
-_creating: Final = RLock()
+_creating = RLock()
 """Closing any handle of a file drops all locks that this process has on it (POSIX), SQLite's too: so a file is opened by us only
 where it is new, and nobody else of this process meanwhile."""
+
+
+def _in_child() -> None:
+    global _creating
+    _creating = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class _Tx:
@@ -70,7 +80,14 @@ class _Link:
     """A connection with the lock that serialises its threads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection, self.lock = connection, RLock()
+        self.connection, self.lock = connection, StoreLock()
+
+
+def _leave(link: _Link) -> None:
+    """Never close a connection that another process works with: SQLite's own locks in it may be held by a thread that is not here."""
+    from ctypes import py_object, pythonapi
+
+    pythonapi.Py_IncRef(py_object(link.connection))
 
 
 class SqliteBackend(SqlBackend):
@@ -102,13 +119,12 @@ class SqliteBackend(SqlBackend):
         self._pid = 0
         self._closed = False
         self._links: tuple[_Link, _Link] | None = None
-        self._inherited: list[object] = []
-        self._open_lock = RLock()
-        self._held: list[RLock] = []
+        self._open_lock = StoreLock()
         self._file = (0, 0)
         forking.register(self)
         self._touch()
-        self._prepare()
+        with self._open_lock:  # no fork while SQLite opens and closes the file
+            self._prepare()
 
     # ---------------------------------------------------------------- connections
 
@@ -142,8 +158,8 @@ class SqliteBackend(SqlBackend):
                 if self._closed:
                     raise StoreUnavailableError(self.url, "it was closed")
                 if self._links is None or self._pid != os.getpid():
-                    if self._links is not None:  # in a transaction when the process was forked: the parent's, not ours
-                        self._inherited.append(self._links)
+                    for link in self._links or ():
+                        _leave(link)
                     self._links = (_Link(self._connect()), _Link(self._connect()))
                     self._pid, self._file = os.getpid(), _identity(self.path)
                 links = self._links
@@ -151,30 +167,26 @@ class SqliteBackend(SqlBackend):
             raise StoreUnavailableError(self.url, "its file was removed or replaced after it was opened; open the store again")
         return links[index]
 
-    def before_fork(self) -> None:
-        """Wait until no thread is in a transaction."""
-        for lock in (self._open_lock, *(link.lock for link in self._links or ())):
-            if lock.acquire(timeout=forking.WAIT):
-                self._held.append(lock)
+    def locks(self) -> Iterable[StoreLock]:
+        """A fork waits until no thread is in a transaction."""
+        yield self._open_lock
+        for link in self._links or ():
+            yield link.lock
 
-    def after_fork(self, *, child: bool) -> None:
+    def after_fork(self, held: Sequence[StoreLock], *, child: bool) -> None:
         """A child closes what it inherited before it opens connections of its own.
 
         SQLite's locks belong to the process that took them, but it believes that a child has them, too: then the next one
         to close the file would delete the log that the child still writes to.
         """
-        held, self._held = self._held, []
-        if child and self._links is not None:
-            for link in self._links:
-                if link.lock in held and not link.connection.in_transaction:
-                    link.connection.close()
-                else:
-                    self._inherited.append(link)
-            self._links = None
-        for lock in reversed(held):
-            lock.release()
-        if child:
-            self._open_lock = RLock()
+        if not child:
+            return
+        for link in self._links or ():
+            if link.lock in held and not link.connection.in_transaction:
+                link.connection.close()
+            else:
+                _leave(link)
+        self._links, self._open_lock = None, StoreLock()
 
     @contextmanager
     def writing(self) -> Generator[Tx]:

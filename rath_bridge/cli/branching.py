@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,7 @@ from rath_bridge.model.encoding import decode
 from rath_bridge.model.kinds import body_of
 from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert
+from rath_bridge.verbs.lineage import apart
 from rath_bridge.verbs.merge import plan_merge
 from rath_bridge.verbs.words import body_words
 
@@ -96,14 +97,31 @@ def merge(
     """
     ours = face.session(name)
     theirs = face.beside(ours, other)
+    apart_states = strategy is not Strategy.theirs and _has_state_of_its_own(ours, theirs)
     if dry_run:
         plan = plan_merge(ours.head, theirs.head, face.store.backend, name=theirs.name, strategy=strategy.value)
         _planned(face, as_json, ours, theirs, [] if plan is None else list(plan.drafts))
+        if apart_states and not as_json:
+            face.show(_STATES)
         return
     merged = ours.merge(theirs, strategy.value)
     same = merged == ours
     what = f"holds {inert(theirs.name)} already: nothing to merge" if same else f"merged {inert(theirs.name)} ({strategy.value})"
     _told(face, as_json, merged, what, f"graph {quoted(merged.session)}", f"show {merged.head[:12]}")
+    if apart_states and not as_json:
+        face.show(_STATES)
+
+
+_STATES: Final = (
+    "The graph's state is this line's own: only its reducers can merge two states. In Python, instead of this command:"
+    ' ours.merge(theirs, strategy="state", merge_state=app.merge_state), with app = rath_langgraph.wrap(graph, store)'
+)
+
+
+def _has_state_of_its_own(ours: Session, theirs: Session) -> bool:
+    """Whether LangGraph went on with a state on the other line, beside this one's."""
+    _, _, own = apart(ours.head, theirs.head, ours.store.backend)
+    return any(chunk.kind == "checkpoint" and '"langgraph"' in (chunk.origin or "") for chunk in own)
 
 
 def _planned(face: Face, as_json: bool, ours: Session, theirs: Session, drafts: list[Draft]) -> None:

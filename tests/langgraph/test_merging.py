@@ -19,6 +19,7 @@ import rath_bridge as rb
 from rath_bridge.errors import MergeConflict
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathSaver, merge_state, wrap
+from tests.cli_store import run
 from tests.langgraph.graphs import chat, echo
 
 
@@ -198,3 +199,17 @@ def test_pydantic_and_dataclass_states_fork_and_merge(store: Store, kind: type[A
     merged = ours.merge(theirs.latest(), strategy="state", merge_state=app.merge_state)
     assert state(app, merged)["paid"] == [1, 3, 3]
     assert state(app, merged)["note"] == "a"
+
+
+def test_the_merge_command_says_whose_state_goes_on_and_how_states_are_merged(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        branches(wrap(desk(), store, checkpointer="rath"), store, "a", "b")
+        plain = store.create("plain").append(rb.message("user", "no graph"))
+        plain.fork("x").append(rb.message("user", "nor here"))
+    call = 'ours.merge(theirs, strategy="state", merge_state=app.merge_state)'
+    for options in (["--dry-run"], []):
+        said = " ".join(run("merge", "ticket", "try-b", *options, store=sqlite_url).stdout.split())
+        assert call in said
+        assert "this line's own" in said
+    assert call not in " ".join(run("merge", "ticket", "try-b", store=sqlite_url).stdout.split())  # nothing is left to merge
+    assert "merge_state" not in run("merge", "plain", "x", store=sqlite_url).stdout

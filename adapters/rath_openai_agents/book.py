@@ -7,6 +7,7 @@ written once. A book lives from its trace's start to its end.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
@@ -220,7 +221,7 @@ def write(
 # ------------------------------------------------------------------ the open books
 
 _books: Final[dict[str, list[Book]]] = {}
-_lock: Final = RLock()
+_lock = RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +284,19 @@ def drop_book(book: Book) -> None:
             _books[book.trace_id] = left
         else:
             _books.pop(book.trace_id, None)
+
+
+def _after_fork() -> None:
+    """In a forked child: a thread that held a lock when the process was forked is not there to release it."""
+    global _lock
+    _lock = RLock()
+    for group in _books.values():
+        for book in group:
+            book.lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _otel_trace(trace_id: str) -> str:

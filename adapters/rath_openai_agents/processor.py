@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from threading import RLock
 from typing import Any, Final
+from weakref import WeakSet
 
 from agents.tracing import (
     Span,
@@ -29,6 +31,9 @@ _REMEMBERED: Final = 1024
 """Ended traces whose session is remembered for spans that end after them."""
 
 
+_living: Final[WeakSet[RathTracingProcessor]] = WeakSet()
+
+
 class RathTracingProcessor(TracingProcessor):
     """Records traces into sessions (source: ``agents.tracing.TracingProcessor``).
 
@@ -50,6 +55,7 @@ class RathTracingProcessor(TracingProcessor):
         self._open: dict[str, list[Book]] = {}
         self._ended: OrderedDict[str, str] = OrderedDict()
         self._lock = RLock()
+        _living.add(self)
 
     # ---------------------------------------------------------------- the SDK's side
 
@@ -104,6 +110,10 @@ class RathTracingProcessor(TracingProcessor):
             left = [book for group in self._open.values() for book in group]
         for book in left:
             book.recorder.flush()
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that held the lock when the process was forked is not there to release it."""
+        self._lock = RLock()
 
     def records(self, store: Store, session: str | None) -> bool:
         """Tell whether this processor records to a store and session."""
@@ -177,6 +187,7 @@ class WrappedRuns(RathTracingProcessor):
         """Nothing of its own: the recorder comes with the run."""
         self._strict, self._content, self._session = False, True, None
         self._open, self._ended, self._lock = {}, OrderedDict(), RLock()
+        _living.add(self)
 
     def on_trace_start(self, trace: Trace) -> None:
         """Open the book of a wrapped run's trace."""
@@ -237,5 +248,13 @@ def install(store: Store, replace: bool = True, session: str | None = None) -> R
     set_trace_processors(kept if ours else [*kept, processor])
     return processor
 
+
+def _after_fork() -> None:
+    for processor in list(_living):
+        processor.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = ["RathTracingProcessor", "install", "watch_wrapped"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rath_bridge.session import Session
 from rath_bridge.testing import NaiveModel
 from rath_bridge.testing.naive import ANONYMOUS, NaiveChunk, NaiveConflictError, RefName
 from rath_bridge.verbs.lineage import merge_base
+from tests.postgres_server import fresh_database
 
 NAMES = ["a", "b", "c"]
 BRANCHES = ["x", "y"]
@@ -33,18 +35,23 @@ class Sessions(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        url = self.url.format(Path(self.folder.name) / "store.db")
-        self.store = rb.open_store(url) if url == "memory:" else rb.open_store(url, synchronous="OFF")
+        self.around = ExitStack()
+        options: Any = {}
+        url = self.url
+        if url == "sqlite:":
+            folder = self.around.enter_context(tempfile.TemporaryDirectory())
+            url, options = f"sqlite:///{Path(folder) / 'store.db'}", {"synchronous": "OFF"}
+        elif url.startswith("postgresql:"):
+            url, options = self.around.enter_context(fresh_database(url)), {"pool_size": 2}
+        self.store = self.around.enter_context(rb.open_store(url, **options))
         self.model = NaiveModel()
         self.values: list[tuple[Session, RefName, int]] = []
         self.branch_of: dict[RefName, str] = {}
         """Real branch of a model's race."""
 
     def teardown(self) -> None:
-        self.same_graph()
-        self.store.close()
-        self.folder.cleanup()
+        with self.around:
+            self.same_graph()
 
     def attempt(self, real: Callable[[], Session], model: Callable[[], tuple[RefName, int]]) -> None:
         """Do it on both sides: both succeed, or both refuse."""
@@ -69,6 +76,7 @@ class Sessions(RuleBasedStateMachine):
         assert len(session) == len(chunks) == len(line)
         assert [c.kind for c in chunks] == [self.model.chunks[n].kind for n in line]
         assert [c.position for c in chunks] == list(range(len(line)))
+        assert [c.body_bytes is None for c in chunks] == [self.model.is_erased(n) for n in line]
         assert chunks[-1].generation == self.model.generation(head)
         assert [m.text for m in session.messages()] == self.model.messages(head)
         assert (session.usage().input_tokens or 0) == self.model.usage(head)
@@ -132,6 +140,27 @@ class Sessions(RuleBasedStateMachine):
             lambda: session.merge(other, strategy), lambda: (ref, self.model.merge(ref, head, their_head, other.name, strategy))
         )
 
+    @rule(data=st.data(), copies=st.booleans(), extra=st.sampled_from(["", "later", "unused", "dry_run"]), scrub=st.booleans())
+    def erase(self, data: st.DataObject, copies: bool, extra: str, scrub: bool) -> None:
+        session, _, head = self.pick(data)
+        line = self.model.line(head)
+        said = [at for at, n in enumerate(line) if self.model.chunks[n].kind in ("message", "inference")]
+        places = data.draw(st.sets(st.sampled_from(said), max_size=3)) if said else set[int]()
+        options: Any = {extra: True} if extra else {}
+        names = [session[at].id for at in places]
+        before = list(session.chunks())
+        done = self.store.backend.erase(names, copies=copies, **options)
+        if extra == "dry_run":
+            assert [c.body_bytes for c in session.chunks()] == [c.body_bytes for c in before]
+            return
+        gone = self.model.erase({line[at] for at in places}, copies=copies and extra != "later")
+        assert len(done.chunks) == len(gone)
+        assert {session[at].id for at in places if line[at] in gone} <= set(done.chunks)
+        assert [c.id for c in session.chunks()] == [c.id for c in before]
+        if scrub:
+            self.store.backend.scrub()
+        self.same(session, head)
+
     @precondition(lambda self: len(self.values) > 1)
     @rule(data=st.data())
     def base(self, data: st.DataObject) -> None:
@@ -179,9 +208,8 @@ class Sessions(RuleBasedStateMachine):
         assert list(self.store.fsck()) == []
 
 
-@pytest.mark.parametrize(("kind", "url", "examples"), [("memory", "memory:", 40), ("sqlite", "sqlite:///{}", 8)])
-def test_any_sequence_of_verbs(kind: str, url: str, examples: int) -> None:
-    machine: Any = type(f"Sessions_{kind}", (Sessions,), {"url": url})
+def run(url: str, examples: int) -> None:
+    machine: Any = type("SessionsSomewhere", (Sessions,), {"url": url})
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -189,3 +217,12 @@ def test_any_sequence_of_verbs(kind: str, url: str, examples: int) -> None:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "url", "examples"), [("memory", "memory:", 40), ("sqlite", "sqlite:", 8)])
+def test_any_sequence_of_verbs(kind: str, url: str, examples: int) -> None:
+    run(url, examples)
+
+
+def test_any_sequence_of_verbs_in_postgresql(postgres_server: str) -> None:
+    run(postgres_server, 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 RefName = tuple[str, str]
@@ -20,6 +20,8 @@ class NaiveChunk:
     text: str
     parents: tuple[int, ...]
     tokens: int = 0
+    body: int = -1
+    """Chunks with the same number have the same body: detached copies."""
 
 
 class NaiveConflictError(Exception):
@@ -33,6 +35,8 @@ class NaiveModel:
     chunks: list[NaiveChunk] = field(default_factory=list[NaiveChunk])
     refs: dict[RefName, int] = field(default_factory=dict[RefName, int])
     races: int = 0
+    erased: set[int] = field(default_factory=set[int])
+    """Bodies that are gone."""
 
     # ---------------------------------------------------------------- read
 
@@ -70,13 +74,17 @@ class NaiveModel:
         nearest = max(map(self.generation, common), default=-1)
         return {at for at in common if self.generation(at) == nearest}
 
+    def is_erased(self, number: int) -> bool:
+        """Whether nothing but the envelope of a chunk is left."""
+        return self.chunks[number].body in self.erased
+
     def messages(self, head: int) -> list[str]:
-        """The texts of the transcript."""
-        return [self.chunks[at].text for at in self.line(head) if self.chunks[at].kind == "message"]
+        """The texts of the transcript; what was erased is not in it."""
+        return [self.chunks[at].text for at in self.line(head) if self.chunks[at].kind == "message" and not self.is_erased(at)]
 
     def usage(self, head: int) -> int:
-        """Tokens of all ancestors, each once."""
-        return sum(self.chunks[at].tokens for at in self.ancestors(head))
+        """Tokens of all ancestors, each once; what was erased tells none."""
+        return sum(self.chunks[at].tokens for at in self.ancestors(head) if not self.is_erased(at))
 
     def placement(self, head: int) -> str | None:
         """The last place of a line."""
@@ -99,9 +107,17 @@ class NaiveModel:
         at = self._begin(ref, ())
         for number in old:
             chunk = self.chunks[number]
-            at = self._add(NaiveChunk(chunk.kind, chunk.text, (at,), chunk.tokens))
+            at = self._add(NaiveChunk(chunk.kind, chunk.text, (at,), chunk.tokens, chunk.body))
         self.refs[ref] = at
         return at
+
+    def erase(self, numbers: set[int], *, copies: bool) -> set[int]:
+        """Erase bodies, or, without ``copies``, those that nobody else has; returns the chunks that lose theirs."""
+        wanted = {self.chunks[number].body for number in numbers} - self.erased
+        shared = {chunk.body for number, chunk in enumerate(self.chunks) if number not in numbers}
+        gone = wanted if copies else wanted - shared
+        self.erased |= gone
+        return {number for number, chunk in enumerate(self.chunks) if chunk.body in gone}
 
     def append(
         self, ref: RefName, seen: int, new: list[NaiveChunk], on_conflict: Literal["serialise", "branch", "raise"]
@@ -132,7 +148,8 @@ class NaiveModel:
         only = self.ancestors(theirs) - self.ancestors(ours)
         at = self._add(NaiveChunk("merge", "", parents))
         if strategy == "summary":
-            said = [self.chunks[n].text for n in self.line(theirs) if n in only and self.chunks[n].kind == "message"]
+            heard = [n for n in self.line(theirs) if n in only and self.chunks[n].kind == "message" and not self.is_erased(n)]
+            said = [self.chunks[n].text for n in heard]
             last = next((f"user: {text}" for text in reversed(said) if text), "(no text)")
             counts = f"{len(said)} message{'s'[: len(said) != 1]}, {len(only)} chunk{'s'[: len(only) != 1]}"
             if said:
@@ -147,5 +164,5 @@ class NaiveModel:
         return self.refs[ref]
 
     def _add(self, chunk: NaiveChunk) -> int:
-        self.chunks.append(chunk)
+        self.chunks.append(chunk if chunk.body >= 0 else replace(chunk, body=len(self.chunks)))
         return len(self.chunks) - 1

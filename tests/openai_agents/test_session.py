@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, trace
+from agents import Agent, ModelSettings, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, trace
 from agents.memory import Session as SessionProtocol
+from agents.retry import ModelRetrySettings
 
 import rath_bridge as rb
 from rath_bridge.errors import MissingSessionError, StoreUnavailableError
 from rath_bridge.store import connect
 from rath_openai_agents import RathRunHooks, RathSession, RecordingModel, wrap
-from tests.openai_agents.doubles import ScriptedModel
+from tests.openai_agents.doubles import ModelStep, ScriptedModel
 from tests.openai_agents.scripted import bodies, call, get_weather, go, plain, said, say, solo, step, watch, whole
 from tests.test_recorder import Flaky
 
@@ -69,6 +70,44 @@ async def test_a_run_keeps_what_the_sdk_s_own_session_keeps(store: rb.Store, str
     assert await ours.get_items() == await theirs.get_items()
     assert len(await ours.get_items()) == 8, "the second turn says and calls the same, and is a second turn"
     assert whole(ours.session).pending() == ()
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["alone", "recorded"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_a_retry_rewinds_and_says_it_again(store: rb.Store, streamed: bool, recorded: bool) -> None:
+    """A model that is asked again after an error is handed, and leaves, what one that answered at once would have."""
+    settings = ModelSettings(retry=ModelRetrySettings(max_retries=1, policy=lambda context: True, backoff={"initial_delay": 0}))
+    theirs, ours = SQLiteSession("42"), RathSession("42", store)
+    if recorded:
+        watch(store, session="openai_agents/42")
+    for kept in (theirs, ours):
+        for turn in ("first", "second"):
+            down = ModelStep.raise_error(ConnectionError("conversation_locked"))
+            model = ScriptedModel([down, say(f"{turn} done")])
+            wrapped = RecordingModel(model, store, session="openai_agents/42") if recorded and kept is ours else model
+            agent = Agent(name="Solo", model=wrapped, model_settings=settings)
+            await go(agent, turn, streamed=streamed, session=kept)
+    assert await ours.get_items() == await theirs.get_items()
+    s = whole(ours.session)
+    spoken = [("user", "first"), ("assistant", "first done"), ("user", "second"), ("assistant", "second done")]
+    assert said(s) == spoken
+
+
+async def test_the_sdk_s_own_rewind_takes_back_what_it_said_and_no_more(any_store: rb.Store) -> None:
+    """Before it repeats a request of a locked conversation, it pops what it had saved of it, where the tail is just that."""
+    from agents.run_internal.session_persistence import rewind_session_items
+
+    theirs, ours = SQLiteSession("42"), RathSession("42", any_store)
+    for kept in (theirs, ours):
+        await kept.add_items([USER, ANSWER, USER])  # type: ignore[list-item]
+        await rewind_session_items(kept, [USER])  # type: ignore[list-item]
+        await rewind_session_items(kept, [CALL, OUTPUT])  # type: ignore[list-item]
+        assert await kept.get_items() == [USER, ANSWER]
+        await kept.add_items([USER])  # type: ignore[list-item]
+    assert await ours.get_items() == await theirs.get_items()
+    s = whole(ours.session)
+    assert [len(body.dropped) for body in bodies(s, "compaction")] == [1]
+    assert [message.role for message in s.messages()] == ["user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("streamed", [False, True])

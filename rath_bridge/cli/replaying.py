@@ -77,7 +77,7 @@ def replay_(
     """Run a program again on its record: models and tools are answered from it, and nothing live is called.
 
     With --until and --set it is a what-if: the record is served up to a chunk, something is changed, and the run goes on, on a branch
-    of its own. Status 0: equal; 1: it diverged; 125: the record cannot be replayed or compared.
+    of its own. Status 0: equal; 1: it diverged, or came to nothing that should be changed; 125: the record cannot be replayed or compared.
     """
     from rath_bridge.replay.running import replay
     from rath_bridge.replay.script import script

@@ -10,7 +10,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.store import rows, schema
 
 if TYPE_CHECKING:
-    from rath_bridge.store.sql import Tx
+    from rath_bridge.store.tx import Tx
 
 _NODES: Final = (rows.LIST_NODE, rows.MAP_NODE)
 

@@ -26,7 +26,8 @@ from rath_bridge.model.chunk import Key
 from rath_bridge.store import forking, schema
 from rath_bridge.store.arriving import GATE
 from rath_bridge.store.migrations import MIGRATIONS
-from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
+from rath_bridge.store.sql import SqlBackend
+from rath_bridge.store.tx import DAMAGE, Tx
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 

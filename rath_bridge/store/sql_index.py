@@ -18,7 +18,7 @@ from rath_bridge.store import schema
 from rath_bridge.store.layers import Entry, read_layers
 
 if TYPE_CHECKING:
-    from rath_bridge.store.sql import Tx
+    from rath_bridge.store.tx import Tx
 
 _GONE: Final = 0
 """Stands in an entry for a chunk that is not found there any more; row numbers begin above it."""

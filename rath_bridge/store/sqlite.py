@@ -14,7 +14,8 @@ from rath_bridge.errors import CorruptStoreError, NewerFormatError, RathError, S
 from rath_bridge.store import forking, schema
 from rath_bridge.store.forking import StoreLock
 from rath_bridge.store.migrations import MIGRATIONS
-from rath_bridge.store.sql import DAMAGE, SqlBackend, Tx
+from rath_bridge.store.sql import SqlBackend
+from rath_bridge.store.tx import DAMAGE, Tx
 
 _BUSY: Final = 30.0
 """Seconds to wait for another process."""

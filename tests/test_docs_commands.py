@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from rath_bridge.cli.app import app
+from tests.cli_store import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -61,3 +62,12 @@ def test_the_commands_of_a_page_are_understood(page: Path) -> None:
 def test_a_command_that_there_is_not_would_be_noticed(text: str) -> None:
     with pytest.raises(Exception, match=r"(?i)no such|requires"):
         parse(typer.main.get_command(app), "rath-bridge", words(text))
+
+
+def test_the_list_of_verbs_is_whole_and_usage_lines_are_as_in_the_manual() -> None:
+    shown = run("--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    manual = (ROOT / "docs" / "cli.md").read_text()
+    for name in ("ls", "replay", "redact", "claim add"):
+        first = run(*name.split(), "--help").stdout.splitlines()[0]
+        assert f"    {first.removeprefix('Usage: ')}\n" in manual

@@ -73,7 +73,7 @@ def import_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make sessions from other tools' files, packets, stores and databases; the same twice changes nothing.
+    """Bring in other tools' files, packets, stores and databases; the same twice changes nothing.
 
     Each file is one transaction: what an interrupt leaves undone is done by the same command again. Files that cannot be read are named,
     and the others are imported all the same; the status is then that of the first of them. Nothing is erased here: what a packet or store

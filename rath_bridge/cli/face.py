@@ -28,6 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
+from typer.core import TyperCommand
 
 from rath_bridge.errors import MissingSessionError, StoreUnavailableError
 from rath_bridge.session import Session, Store, open_store
@@ -287,6 +288,24 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return found
 
 
+class _Verb(TyperCommand):
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as they are named, without the brackets that typer puts around names of our own."""
+        arguments = [one for one in self.params if one.param_type_name == "argument"]
+        return ["[OPTIONS]", *(str(one.metavar or (one.name or "").upper()) for one in arguments)]
+
+
+def _short(doc: str) -> str:
+    """The first sentence of a verb, as far as the list of verbs shows it whole."""
+    first = doc.strip().partition("\n\n")[0].partition(". ")[0].replace("\n", " ").rstrip(".")
+    for mark in (":", ";", ","):
+        first = first if len(first) <= _SHORT else first.partition(f"{mark} ")[0]
+    return f"{first}."
+
+
+_SHORT: Final = 60
+
+
 def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Register a function ``(face, ...)`` as a verb of ``app``; what it returns is the exit status.
 
@@ -323,7 +342,7 @@ def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., i
         run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         del run.__wrapped__
-        app.command(name or function.__name__)(run)
+        app.command(name or function.__name__, cls=_Verb, short_help=_short(function.__doc__ or ""))(run)
         return function
 
     return register

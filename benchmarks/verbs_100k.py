@@ -37,7 +37,7 @@ def rows() -> Iterator[Row]:
         ("log, whole, as JSON", ["log", NAME, "--json"], True),
         ("log --grep, whole", ["log", NAME, "--grep", "number 774 "], True),
         ("log --tool, whole", ["log", NAME, "--tool", "refund"], True),
-        ("graph", ["graph", NAME], False),
+        ("graph", ["graph", NAME], True),
         ("blame of a sentence", ["blame", NAME, "answer number 773 is"], True),
         ("messages(), in Python", ["messages", NAME], False),
     ]

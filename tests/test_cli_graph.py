@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,7 @@ import rath_bridge as rb
 from rath_bridge.cli.pieces import condense
 from rath_bridge.cli.rails import ASCII, UNICODE, draw, order
 from rath_bridge.session import Session
+from rath_bridge.verbs.branches import COUNTED, count
 from tests.cli_store import fill, run
 
 
@@ -69,7 +71,7 @@ def test_fifty_branches_stay_narrow(sqlite_url: str) -> None:
             s.fork(f"b{i:02}", at=s[i % 7].id).append(said(f"way {i}"))
     lines = run("graph", "wide", store=sqlite_url).stdout.splitlines()
     assert sum("[b" in line for line in lines) == 50
-    assert max(line.index("[") for line in lines if "[" in line) <= 20
+    assert max(line.index("[") for line in lines if "[" in line) <= 38
     plain = run("graph", "wide", "--ascii", store=sqlite_url).stdout
     assert plain.isascii()
     assert "|-*" in plain
@@ -117,6 +119,61 @@ def test_any_history_is_drawn_whole(steps: list[tuple[str, int, int]]) -> None:
         assert [row.piece for row in rows if row.piece is not None] == ordered
         for above, below in pairwise(rows):
             assert connected(above.cells, below.cells, glyphs), (above, below)
+
+
+@given(STEPS)
+def test_chunks_of_all_branches_are_counted_once(steps: list[tuple[str, int, int]]) -> None:
+    tips = [rb.open_store("memory:").create("s")]
+    for number, (what, one, two) in enumerate(steps):
+        at = one % len(tips)
+        if what == "fork":
+            tips.append(tips[at].fork(f"b{number}", at=tips[at][two % len(tips[at])].id))
+        else:
+            tips[at] = tips[at].append(said(str(number)))
+    backend = tips[0].store.backend
+    assert count(backend.refs("s"), backend) == (
+        None if len(tips) > COUNTED else len({c.id for tip in tips for c in tip.chunks()})
+    )
+
+
+def test_ls_counts_all_branches_and_says_where_it_does_not(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("few").append(said("a"), said("b"))
+        s.fork("x", at=s[1].id).append(said("x"))
+        many = store.create("many").append(said("a"))
+        for number in range(COUNTED):
+            many.fork(f"b{number}")
+    rows = {row["name"]: row for row in json.loads(run("ls", "--json", store=sqlite_url).stdout)["sessions"]}
+    assert [(rows[name]["chunks"], rows[name]["counted"]) for name in ("few", "many")] == [(5, "all"), (2, "main")]
+    assert "2 on main" in run("ls", store=sqlite_url).stdout
+
+
+def test_each_row_has_a_date(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("s").append(said("a")._replace(at=1_700_000_000_000_000))
+        s.fork("x").append(said("x")._replace(at=1_800_000_000_000_000))
+    lines = run("graph", "s", store=sqlite_url).stdout.splitlines()
+    assert [date for line in lines for date in ("2027-01-15 08:00", "2023-11-14 22:13") if date in line] == [
+        "2027-01-15 08:00", "2023-11-14 22:13",
+    ]  # fmt: skip
+    assert [row["at"][:10] for row in json.loads(run("graph", "s", "--json", store=sqlite_url).stdout)["pieces"]] == [
+        "2027-01-15",
+        "2023-11-14",
+    ]
+
+
+def test_only_pieces_are_held() -> None:
+    """A long line is one piece, and reading it keeps no more of it than a page or two."""
+    s = rb.open_store("memory:").create("s").append(*(said(str(i)) for i in range(20_000)))
+    s.fork("x", at=s[10_000].id).append(said("x"))
+    refs, backend = s.store.backend.refs("s"), s.store.backend
+    condense(refs, backend)
+    tracemalloc.start()
+    pieces = condense(refs, backend)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [piece.count for piece in pieces] == [10_001, 10_000, 2]
+    assert peak < 8_000_000
 
 
 def connected(above: tuple[tuple[str, int], ...], below: tuple[tuple[str, int], ...], glyphs: dict[str, str]) -> bool:

@@ -47,7 +47,7 @@ def graph(
     """Draw branches, forks and merges, newest first.
 
     Chunks that simply follow each other are one row, told by their last message; with a filter, by the last of those that fit, with
-    how many they are.
+    how many they are. Times are UTC, of the row's newest chunk.
     """
     session = face.session(name)
     backend = face.store.backend
@@ -93,9 +93,8 @@ def _root(reader: Reader, ref: Ref) -> Digest:
 
 def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]:
     piece = pieces[number]
-    tip = reader.chunk(piece.tip)
     return {
-        "tip": piece.tip, "first": piece.first, "chunks": piece.count, "at": format_time(tip.at), "kind": tip.kind,
+        "tip": piece.tip, "first": piece.first, "chunks": piece.count, "at": format_time(piece.at), "kind": reader.chunk(piece.tip).kind,
         "parents": [pieces[parent].tip for parent in piece.parents], "refs": list(piece.refs), "frameworks": _frameworks(piece),
         **({} if piece.matched is None else {"matched": piece.matched}),
         "summary": summary(reader.chunk(piece.said or piece.tip)),
@@ -112,6 +111,7 @@ def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session
     piece = pieces[row.piece]
     colour = _COLOURS[row.lane % len(_COLOURS)]
     text.append(piece.tip[:8], "id").append("  ")
+    text.append(format_time(piece.at)[:16].replace("T", " "), "time").append("  ")
     for ref in piece.refs:
         text.append(f"[{label(ref, session)}]", f"bold {colour}").append("  ")
     if piece.matched is not None:

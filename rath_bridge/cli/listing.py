@@ -19,6 +19,7 @@ from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
+from rath_bridge.verbs.branches import count
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.log import LogEntry
 from rath_bridge.verbs.log import log as log_of
@@ -39,7 +40,8 @@ def ls(
 ) -> None:
     """List sessions, their branches, and what was seen in them.
 
-    LAST is in UTC. Of long sessions, frameworks are those of the newest chunks, and pending calls are left out.
+    CHUNKS are those of all branches, each counted once (of the main branch alone where there are more than 24). LAST is in UTC. Of
+    long sessions, frameworks are those of the newest chunks, and pending calls, which are those of the main branch, are left out.
     """
     every = face.store.sessions()
     if name is not None:
@@ -59,7 +61,7 @@ def ls(
     for row in rows:
         calls = "" if row["pending"] is None else str(row["pending"] or "·")
         found.add_row(
-            Text(inert(row["name"]), "name"), Text(str(len(row["branches"]))), Text(f"{row['chunks']:,}".replace(",", " ")),
+            Text(inert(row["name"]), "name"), Text(str(len(row["branches"]))), Text(_counted(row)),
             Text(_when(row["last"]), "time"), Text(calls, "warn" if row["pending"] else "dim"),
             Text(inert(", ".join(row["frameworks"])), "run"),
         )  # fmt: skip
@@ -83,6 +85,7 @@ def _session_row(session: Session, limit: int) -> dict[str, Any]:
     refs = backend.refs(session.session)
     line = list(backend.line(session.head, max(0, len(session) - limit)))
     whole = len(line) == len(session)
+    every = count(refs, backend)
     try:
         waiting = len(pending(line)) if whole else None
     except RathError:  # content that cannot be read; fsck names it
@@ -90,12 +93,17 @@ def _session_row(session: Session, limit: int) -> dict[str, Any]:
     return {
         "name": session.session,
         "head": session.head,
-        "chunks": len(session),
+        "chunks": len(session) if every is None else every,
+        "counted": "main" if every is None else "all",
         "last": format_time(max(backend.chunk(ref.head).at for ref in refs)),
         "frameworks": sorted({found for entry in islice(session.log(all=True), limit) if (found := framework(entry.chunk))}),
         "pending": waiting,
         "branches": [{"name": ref.branch, "head": ref.head, "chunks": ref.position + 1} for ref in refs],
     }
+
+
+def _counted(row: dict[str, Any]) -> str:
+    return f"{row['chunks']:,}".replace(",", " ") + (" on main" if row["counted"] == "main" else "")
 
 
 def _when(stamp: str) -> str:

@@ -1,13 +1,15 @@
-"""Branches: on which line of a session a chunk was written."""
+"""Branches: on which line of a session a chunk was written, and how many chunks there are on all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import parsed
 from rath_bridge.model.kinds import SessionStart
+from rath_bridge.store.protocol import Reader, Ref
 
 
 class Lines:
@@ -59,3 +61,42 @@ class Lines:
         while self._same[line] != line:
             line = self._same[line]
         return line
+
+
+COUNTED: Final = 24
+"""Branches of which each is compared with all before it."""
+
+
+def count(refs: Sequence[Ref], reader: Reader) -> int | None:
+    """Count the chunks on some lines, each once. The cost follows the number of lines, not their length.
+
+    Args:
+        refs: Their tips.
+        reader: Read access.
+
+    Returns:
+        How many there are; None where there are more lines than `COUNTED`.
+    """
+    if len(refs) > COUNTED:
+        return None
+    total = 0
+    for index, ref in enumerate(refs):
+        shared = max((_shared(ref, other, reader) for other in refs[:index]), default=0)
+        total += ref.position + 1 - shared
+    return total
+
+
+def _shared(one: Ref, other: Ref, reader: Reader) -> int:
+    """How many chunks two lines have in common at their beginning, found by halving."""
+    low, high = 0, min(one.position, other.position) + 1
+    while low < high:
+        middle = (low + high) // 2
+        if _at(one, middle, reader) == _at(other, middle, reader):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _at(ref: Ref, position: int, reader: Reader) -> Digest:
+    return next(iter(reader.line(ref.head, position, position + 1))).id

@@ -137,6 +137,7 @@ class Recorder:
         redact_state: bool = False,
         record_content: bool = True,
         spool: int = SPOOL,
+        background: bool = True,
     ) -> None:
         """Start recording at the tip of a session.
 
@@ -147,13 +148,14 @@ class Recorder:
             redact_state: Let adapters redact what a framework loads again, too.
             record_content: False keeps structure only: names, times, usage, no texts, arguments or results.
             spool: Chunks that may wait while the store is down.
+            background: Write what is queued soon, by a thread; False waits for `flush`, for who flushes often by itself.
         """
         self.id = new_id(8)
         self.trace_id = new_id(16)
         self.strict, self.redactor, self.redact_state, self.record_content = strict, redactor, redact_state, record_content
         self.store, self.name = session.store.bound(), session.name  # the background writer has no context of its own
         self._session: Session | None = replace(session, store=self.store)
-        self._limit = spool
+        self._limit, self._background = spool, background
         self._queue: deque[Draft | Callable[[], Draft | None] | None] = deque()
         self._lost = 0
         self._down_until = 0.0
@@ -501,6 +503,8 @@ class Recorder:
     def _start(self) -> None:
         if self.closed:  # what outlives the recorder (a connection, a late task) is written at once
             self.flush()
+            return
+        if not self._background:
             return
         pid = os.getpid()
         if self._thread is None or self._thread[0] != pid or not self._thread[1].is_alive():

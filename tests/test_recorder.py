@@ -220,6 +220,20 @@ def test_the_rest_is_written_soon() -> None:
         assert notes(store.session("s")) == ["x"]
 
 
+def test_a_recorder_without_a_thread_writes_when_it_is_flushed_and_loses_nothing_when_it_is_closed(store: Store) -> None:
+    recorder = Recorder.late(store, "s", background=False)
+    before = threading.active_count()
+    for number in range(3):
+        recorder.emit(Note(text=f"note {number}"))
+    assert (threading.active_count(), "s" in store) == (before, False)
+    assert recorder.flush()
+    recorder.emit(Note(text="note 3"))
+    recorder.close()
+    assert [body.text for body in (chunk.body for chunk in store.session("s")) if isinstance(body, Note)] == [
+        f"note {number}" for number in range(4)
+    ]
+
+
 def test_many_threads_lose_nothing(store: Store) -> None:
     with rb.record(store, "s") as recorder:
 

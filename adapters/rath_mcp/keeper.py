@@ -208,14 +208,14 @@ def fold_file(path: Path, descriptor: int, store: Store, mark: str, proxy: Proxy
     tail, fold, recorder, session = Tail(descriptor, begin), None, None, known.get("session")
     try:
         if known:
-            recorder = Recorder.late(store, known["session"], spool=1_000_000)
+            recorder = Recorder.late(store, known["session"], spool=1_000_000, background=False)
             fold = Fold.again(known, recorder, connection, mark)
         while True:
             records = tail.records()
             if records and fold is None:
                 facts = opening(records)
                 session = facts.get("session") or f"mcp/{connection}"
-                recorder = Recorder.late(store, session, spool=1_000_000)
+                recorder = Recorder.late(store, session, spool=1_000_000, background=False)
                 fold = Fold(recorder, connection, mark, facts.get("label"))
             for record in records:
                 if fold is not None:

@@ -35,6 +35,7 @@ font-variant-numeric:tabular-nums}
 .cards.first{grid-template-columns:1.5fr 1fr 1fr}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px 18px;overflow-wrap:anywhere}
 .card.wide{overflow-x:auto}
+.first code{font-size:11.5px}
 .verdict{font-size:17px;font-weight:650;margin:0 0 6px}.good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
 ul{margin:6px 0;padding-left:18px}li{margin:3px 0}
 table{border-collapse:collapse;width:100%}th{text-align:left;font-weight:600;color:var(--soft);font-size:13px;
@@ -71,6 +72,8 @@ fill:var(--c3)}
 .g4{stroke:var(--c4);fill:var(--c4)}.g5{stroke:var(--c5);fill:var(--c5)}
 footer{margin-top:60px;padding-top:16px;border-top:1px solid var(--line);color:var(--faint);font-size:13px}
 @media screen and (max-width:720px){main{padding:24px 14px}.cards.first{grid-template-columns:1fr}.wide svg{min-width:900px}
+.claims tr{display:block;border-top:1px solid var(--line);padding:8px 0}.claims td{display:block;border:0;padding:1px 0}
+.claims tr:first-child{display:none}.claims td:last-child::before{content:"rests on the ";color:var(--soft)}
 .figures{display:grid;grid-template-columns:repeat(3,1fr)}.row{grid-template-columns:64px 1fr}.row .what{grid-column:1/-1}
 .row .id{display:none}}
 @media print{body{background:#fff;font-size:12px}main{max-width:none;padding:0}.cards .card,.row{break-inside:avoid}

@@ -161,6 +161,30 @@ def test_a_head_known_from_elsewhere_must_be_in_the_history() -> None:
     assert s.fsck(head=side.head) == []  # it was merged in, by way of `try`
 
 
+@pytest.mark.parametrize("writes", [1, 2, 100])
+def test_a_ref_that_moves_while_it_is_checked_is_no_finding(store_url: str, writes: int) -> None:
+    class Busy(Counting):
+        left = writes
+
+        def write(self) -> None:
+            if self.left:
+                self.left -= 1
+                store.session("s").append(rb.message("user", "meanwhile"))
+
+        def reflog(self, session: str, branch: str) -> list[RefMove]:
+            self.write()
+            return self._backend.reflog(session, branch)
+
+        def ref(self, session: str, branch: str) -> Any:
+            self.write()
+            return self._backend.ref(session, branch)
+
+    with rb.open_store(store_url) as store:
+        store.create("s").append(rb.message("user", "one"))
+        reader: Any = Busy(store.backend)
+        assert list(fsck(reader)) == []
+
+
 def test_findings_print_as_one_line() -> None:
     assert str(Finding("abc", "it is gone", "ticket[3]")) == "abc: it is gone (ticket[3])"
     assert str(Finding("abc", "it is gone")) == "abc: it is gone"

@@ -18,6 +18,8 @@ from rath_bridge.store.protocol import Reader, Ref
 from rath_bridge.verbs.pairing import CallEvent, Pairing, call_events
 
 PAGE: Final = 512
+_LOOKS: Final = 5
+"""How often to look at a ref that moves while it is looked at."""
 """Chunks that are read at once."""
 
 _TARGETS: Final = {
@@ -244,6 +246,21 @@ class _Check:
         except Exception:  # noqa: BLE001 - damage may raise anything; the caller names it
             return False
 
+    def _goes_on(self, ref: Ref) -> bool:
+        """Tell whether somebody writes to a ref at this moment: it stood here, and has moved since in step with its reflog."""
+        stood = ref.head
+        for _ in range(_LOOKS):
+            moves = self._reader.reflog(ref.session, ref.branch)
+            there = self._reader.ref(ref.session, ref.branch)
+            if there is None or not moves:
+                return False
+            if moves[-1].new in (stood, there.head):
+                return any(move.new == ref.head for move in moves)
+            if there.head == stood:
+                return False
+            stood = there.head
+        return True
+
     def ref(self, ref: Ref) -> Iterator[Finding]:
         """Check that a ref and its reflog point to chunks and agree with each other."""
         try:
@@ -262,7 +279,7 @@ class _Check:
             if move.new not in self.seen and not self._exists(move.new):
                 yield Finding(move.new, "the reflog names it, but it does not exist", place)
             before = move.new
-        if before != ref.head:
+        if before != ref.head and not self._goes_on(ref):
             yield Finding(ref.name, f"it stands at {ref.head}, its reflog ends at {before}", f"reflog of {ref.name}")
 
 

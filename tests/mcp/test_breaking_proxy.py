@@ -78,16 +78,31 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     process.stdin.close()
     process.stdin = None
     _, said = process.communicate(timeout=60)
-    return process.returncode, said.decode()
+    return process.returncode, without_patience(said)
+
+
+def without_patience(said: bytes) -> str:
+    """What was said; that a keeper is not done yet is no news on a machine that has other work."""
+    return "".join(line for line in said.decode().splitlines(keepends=True) if "is still being written" not in line)
 
 
 def nothing(place: Path) -> None:
     """Another proxy for the same store, whose server ends at once."""
     done = subprocess.run(command(place, [*ODD, "exit", "0"]), stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (done.returncode, done.stdout, without_patience(done.stderr)) == (0, b"", "")
+    settled(place)
+
+
+def settled(place: Path) -> None:
+    """Keepers go on by themselves where a proxy could not wait for them."""
+    end = monotonic() + 60
+    while list((place / "spool").iterdir()):
+        assert monotonic() < end
+        sleep(0.05)
 
 
 def statuses(place: Path) -> Counter[str]:
+    settled(place)
     with rb.open_store(url(place)) as store:
         session = store.session("s")
         assert session.fsck() == []
@@ -101,6 +116,7 @@ def test_a_server_that_dies_in_the_middle_of_a_frame(place: Path, start: Callabl
     process.stdin.write(request(1))
     assert process.stdout.read() == b'{"jsonrpc": "2.0", "id": 1, "resu'
     assert ended(process) == (5, "")
+    settled(place)
     with rb.open_store(url(place)) as store:
         session = store.session("s")
         (result,) = bodies(session, "tool_result")
@@ -133,9 +149,8 @@ def test_a_disk_that_is_full_under_the_spool_and_the_store(place: Path) -> None:
     done = subprocess.run(limited, input=data, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout == data + b"bye") == (0, True)
     assert b"check that it runs, has space and may be written" in done.stderr
-    assert b"the frames wait in" in done.stderr
+    assert b".frames" in done.stderr  # where they wait
     nothing(place)
-    assert list((place / "spool").iterdir()) == []
     with rb.open_store(url(place)) as store:
         session = store.session("s")
         assert session.fsck() == []
@@ -172,7 +187,6 @@ def test_a_proxy_and_its_keeper_that_are_killed_leave_it_to_the_next(
     process.kill()
     process.wait()
     nothing(place)
-    assert list((place / "spool").iterdir()) == []
     assert statuses(place) == {"ok": 21}
 
 
@@ -197,7 +211,7 @@ def test_a_store_that_cannot_be_opened_is_told_of_while_the_server_runs(
     assert b"the store cannot be reached, frames wait for it: " in process.stderr.readline()
     assert ask(process, 1) == 1
     (place / "runs.db").rmdir()
-    end = monotonic() + 20
+    end = monotonic() + 60
     while not (place / "runs.db").exists() and monotonic() < end:
         ask(process, 2)
         sleep(0.1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from autogen_core import CancellationToken, ComponentModel, MessageHandlerContext
@@ -18,12 +18,11 @@ from pydantic import BaseModel
 
 from rath_autogen.guard import guarded, later
 from rath_autogen.ledger import current_ledger
-from rath_autogen.natives import FRAMEWORK, from_bytes, origin_text, to_bytes, version
+from rath_autogen.natives import FRAMEWORK, origin_text, to_bytes, version
 from rath_autogen.pieces import parsed
 from rath_autogen.prompts import Prompts
 from rath_bridge.model.chunk import Draft, Native, now
-from rath_bridge.model.kinds import Inference, Usage, body_fields
-from rath_bridge.model.parts import Part, ReasoningPart, TextPart, ToolCallPart, part_to_json
+from rath_bridge.model.parts import ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Store
@@ -232,19 +231,19 @@ class _Call:
         elif error is None and result is None:
             problem = "the stream ended without a result"
         request = prompts.request(asking(*self._asked, known=prompts.tools))
-        answer, facts, at = _answer(result), self._facts(prompts, result), now()
-        duration, run = monotonic() - self._started, self._run if self._ambient else None
-        agent, provider, model = asker(self._run and self._run.name), _provider(inner), _model(inner)
+        answer, spoken, at = _answer(result), _spoken(result), now()
+        run = self._run if self._ambient else None
+        told: dict[str, Any] = {
+            "provider": _provider(inner), "model": _model(inner), "agent": asker(self._run and self._run.name), "observer": "model",
+            "request": request, "input": tree.ref, "streamed": self._streamed, "time_to_first_chunk": self._first,
+            "duration": monotonic() - self._started, "error": problem, "attributes": self._facts(prompts, result),
+        }  # fmt: skip
 
         def make() -> Draft:
-            data = None if answer is None else from_bytes(answer)
-            body = Inference(
-                provider=provider, model=model, agent=agent, request=request, input=tree.ref, output=_output(data, self._said),
-                streamed=self._streamed, finish_reasons=(data["finish_reason"],) if data else (), usage=_usage(data),
-                time_to_first_chunk=self._first, duration=duration, error=problem, attributes=facts,
-            )  # fmt: skip
+            values = {key: value for key, value in told.items() if value is not None and value != {}}
+            values |= _said(spoken, self._said)
             record = None if answer is None else Native(FRAMEWORK, version(), "json", answer)
-            chunk = recorder.draft_of("inference", body_fields(body), run=run, origin=origin_text(), at=at, native=record)
+            chunk = recorder.draft_of("inference", values, run=run, origin=origin_text(), at=at, native=record)
             if not recorder.record_content:
                 return chunk
             return chunk._replace(objects={**chunk.objects, **objects})  # no secret stands in those: see Prompts
@@ -334,24 +333,35 @@ def _answer(result: CreateResult | None) -> bytes | None:
     return to_bytes(result.model_dump(mode="json"))
 
 
-def _output(data: Mapping[str, Any] | None, said: list[str]) -> tuple[dict[str, Any], ...]:
-    parts: list[Part] = []
-    if data is None:
-        parts += [TextPart("".join(said))] if said else []
-    else:
-        content: Any = data["content"]
-        parts += [ReasoningPart(data["thought"])] if data.get("thought") else []
-        if isinstance(content, str):
-            parts.append(TextPart(content))
-        else:
-            parts += [ToolCallPart(call["id"], call["name"], parsed(call["arguments"])) for call in content]
-    return tuple(part_to_json(part) for part in parts)
+class _Spoken(NamedTuple):
+    """What a result holds, as it is now: its owner may change it."""
+
+    finish_reason: str
+    content: str | tuple[tuple[str, str, str], ...]
+    thought: str | None
+    usage: tuple[int, int]
 
 
-def _usage(data: Mapping[str, Any] | None) -> Usage | None:
-    if data is None:
+def _spoken(result: CreateResult | None) -> _Spoken | None:
+    if result is None:
         return None
-    return Usage(input_tokens=data["usage"]["prompt_tokens"], output_tokens=data["usage"]["completion_tokens"])
+    content = result.content
+    held = content if isinstance(content, str) else tuple((call.id, call.name, call.arguments) for call in content)
+    return _Spoken(result.finish_reason, held, result.thought, (result.usage.prompt_tokens, result.usage.completion_tokens))
+
+
+def _said(spoken: _Spoken | None, pieces: Sequence[str]) -> dict[str, Any]:
+    """The fields of an inference that tell what the model said; where there is no result, what had come of it."""
+    if spoken is None:
+        return {"output": [{"type": "text", "content": "".join(pieces)}]} if pieces else {}
+    output: list[dict[str, Any]] = [{"type": "reasoning", "content": spoken.thought}] if spoken.thought else []
+    if isinstance(spoken.content, str):
+        output.append({"type": "text", "content": spoken.content})
+    else:
+        output += [part_to_json(ToolCallPart(name, tool, parsed(arguments))) for name, tool, arguments in spoken.content]
+    asked, given = spoken.usage
+    usage = {"input_tokens": asked, "output_tokens": given}
+    return {"finish_reasons": [spoken.finish_reason], "usage": usage} | ({"output": output} if output else {})
 
 
 def _provider(client: Any) -> str:

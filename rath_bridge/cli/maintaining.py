@@ -188,7 +188,9 @@ def _sure(face: Face, yes: bool) -> None:
 
 def _what(told: Redacted) -> str:
     done = told.erasure
-    kept = f"; {counted(len(done.shared), 'object')} stay, others stand on them" if done.shared else ""
+    many = len(done.shared) != 1
+    stay = "stay, other chunks stand on them" if many else "stays, other chunks stand on it"
+    kept = f"; {counted(len(done.shared), 'object')} {stay}" if done.shared else ""
     named = f"; {len(done.named)} of them in trees of chunks that stay" if done.named else ""
     return f"{counted(len(done.chunks), 'chunk')} and {counted(len(done.objects), 'object')} to erase{named}{kept}"
 

@@ -30,7 +30,7 @@ from rath_bridge.evidence.export import export_packet as export_packet
 from rath_bridge.evidence.replayed import replay_draft as replay_draft
 from rath_bridge.evidence.signing import Signature as Signature
 from rath_bridge.evidence.signing import load_signer as load_signer
-from rath_bridge.evidence.verify import PacketReport as PacketReport
+from rath_bridge.evidence.verdicts import PacketReport as PacketReport
 from rath_bridge.evidence.verify import verify_packet as verify_packet
 
 __all__ = [

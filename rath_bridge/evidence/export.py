@@ -22,9 +22,10 @@ from rath_bridge.evidence.coverage import coverage_of
 from rath_bridge.evidence.environment import environment as this_environment
 from rath_bridge.evidence.instructions import commands, verify_md
 from rath_bridge.evidence.order import parents_first
-from rath_bridge.evidence.report import Timeline, report
+from rath_bridge.evidence.report import report
 from rath_bridge.evidence.signing import KeyFile, load_signer, sign, signer_name
 from rath_bridge.evidence.survey import Survey
+from rath_bridge.evidence.timeline import Timeline
 from rath_bridge.evidence.writing import LineFile, Sink, packet_at
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest, digest

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from rath_bridge.errors import RathError
@@ -14,14 +12,13 @@ from rath_bridge.evidence.coverage import Coverage
 from rath_bridge.evidence.instructions import SIGNATURE_COMMAND, SIGNERS_COMMAND, SUMS_COMMAND
 from rath_bridge.evidence.page import document, text
 from rath_bridge.evidence.survey import Survey
+from rath_bridge.evidence.timeline import Shown, Timeline
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Message, Run, SessionStart, ToolResult
+from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import TextPart
 from rath_bridge.verbs.words import part_words, summary
 
-SHOWN: Final = 600
-"""Chunks at either end of the timeline that are shown; what lies between is in ``chunks.jsonl``."""
 LANES: Final = 40
 """Lines that the graph draws."""
 _TEXT: Final = 2000
@@ -31,71 +28,6 @@ _FOOTER: Final = (
     "<footer>Written by rath_bridge from the packet's own chunks. This page runs nothing and fetches nothing; what agents said is shown"
     " as text. It is a view: what counts is in chunks.jsonl and bodies.jsonl.</footer>"
 )
-
-
-@dataclass(slots=True)
-class _Lane:
-    name: str
-    number: int
-    first: int
-    last: int
-    chunks: int = 0
-    fork: tuple[int, int] | None = None
-    """Lane and place that it starts from."""
-    merges: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    """Place here, lane and place there, of what was merged in."""
-    messages: list[int] = field(default_factory=list[int])
-
-
-@dataclass(slots=True)
-class _Shown:
-    chunk: Chunk
-    lane: int
-
-
-class Timeline:
-    """Fed with every chunk, parents before children; keeps the ends of the timeline and the shape of the graph."""
-
-    def __init__(self) -> None:
-        self.lanes: list[_Lane] = []
-        self.first: list[_Shown] = []
-        self.last: deque[_Shown] = deque(maxlen=SHOWN)
-        self.total = 0
-        self.runs: dict[str, str] = {}
-        self._places: dict[Digest, tuple[int, int]] = {}
-
-    def feed(self, chunk: Chunk) -> None:
-        """Take one chunk."""
-        self.total += 1
-        above = [self._places[parent] for parent in chunk.parents if parent in self._places]
-        place = 1 + max((at for _, at in above), default=-1)
-        if chunk.kind == "session" or not above:
-            lane = _Lane(_lane_name(chunk), len(self.lanes), place, place, fork=above[0] if above else None)
-            self.lanes.append(lane)
-        else:
-            lane = self.lanes[above[0][0]]
-            if place <= lane.last:  # another line of the same name: a race that went on
-                lane = _Lane(lane.name, len(self.lanes), place, place, fork=above[0])
-                self.lanes.append(lane)
-        lane.merges += [(place, *other) for other in above[1:]]
-        lane.last, lane.chunks = place, lane.chunks + 1
-        if chunk.kind == "message" and len(lane.messages) < SHOWN:
-            lane.messages.append(place)
-        self._places[chunk.id] = (lane.number, place)
-        if chunk.kind == "run" and chunk.run is not None and chunk.body_bytes is not None and b'"begin"' in chunk.body_bytes:
-            body = chunk.body
-            if isinstance(body, Run) and body.type != "thread":  # a conversation speaks by its assistant
-                self.runs[chunk.run] = body.name
-        shown = _Shown(chunk, lane.number)
-        if len(self.first) < SHOWN:
-            self.first.append(shown)
-        else:
-            self.last.append(shown)
-
-    @property
-    def left(self) -> int:
-        """Chunks between the two ends."""
-        return self.total - len(self.first) - len(self.last)
 
 
 def report(
@@ -312,7 +244,7 @@ def _timeline(timeline: Timeline) -> str:
     return "\n".join([*parts, "</div>"])
 
 
-def _rows(timeline: Timeline, shown: Iterable[_Shown], before: _Shown | None) -> Iterator[str]:
+def _rows(timeline: Timeline, shown: Iterable[Shown], before: Shown | None) -> Iterator[str]:
     lane = None if before is None else before.lane
     many = len(timeline.lanes) > 1
     day = "" if before is None else _day(before.chunk.at)
@@ -324,7 +256,7 @@ def _rows(timeline: Timeline, shown: Iterable[_Shown], before: _Shown | None) ->
         yield _row(one, timeline.runs)
 
 
-def _row(shown: _Shown, runs: Mapping[str, str]) -> str:
+def _row(shown: Shown, runs: Mapping[str, str]) -> str:
     chunk = shown.chunk
     looks = text(chunk.kind, 60)
     if chunk.kind in _MINOR or (chunk.kind == "note" and chunk.origin is not None):
@@ -365,17 +297,6 @@ def _words(chunk: Chunk, runs: Mapping[str, str]) -> tuple[str, str]:
     said = [text(part.content, _TEXT) if isinstance(part, TextPart) else text(part_words(part), 600) for part in body.parts[:50]]
     edit = ' <span class="soft small">(edit)</span>' if body.replaces else ""
     return body.name or (agent if body.role == "assistant" else "") or body.role, ("\n".join(said) or "(empty)") + edit
-
-
-def _lane_name(chunk: Chunk) -> str:
-    if chunk.kind == "session" and chunk.body_bytes is not None:
-        try:
-            body = chunk.body
-        except RathError:
-            return "?"
-        if isinstance(body, SessionStart):
-            return body.name if body.branch == "main" else f"{body.name}@{body.branch}"
-    return "?"
 
 
 # ---------------------------------------------------------------------------------------------- the end

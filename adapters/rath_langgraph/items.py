@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot  # pyright: ignore[reportPrivateUsage]
 
 from rath_bridge.errors import EncodeError
 from rath_bridge.model.digests import Digest, digest
@@ -28,6 +29,8 @@ from rath_langgraph.serde import RathSerializer
 
 SMALL: Final = 64
 """Lists whose items are smaller than this on average are kept whole: a digest would cost more than an item."""
+SNAPSHOT: Final = "delta[]"
+"""Type tag of a delta channel's whole value that is kept by item."""
 _DEPTH: Final = 16
 SEEN: Final = 20_000
 """Snapshots that one line keeps; with more, it begins anew."""
@@ -238,22 +241,14 @@ class Encoder:
 
     def value(self, value: Any, old: Value | None = None) -> Value:
         """Encode a channel's value; with the old one at hand, what it shares costs nothing."""
-        if type(value) is list:
-            values = cast("list[object]", value)
-            made = self.items(values, self.seen.mirrors.get(old.digest) if old is not None else None)
-            if made is not None:
-                names, mirror = made
-                before = old.tree if old else None
-                if before is not None and (before.items is names or before.items == names):
-                    value = cast(Value, old)
-                else:
-                    tree, nodes = list_tree(names, before)
-                    self.objects.update(nodes)
-                    self._keep_fresh(values, names, before.items if before else ())
-                    value = Value("msgpack", tree.levels[-1][0].digest, tree)
-                if mirror is not None:
-                    self.mirrors[value.digest] = mirror
-                return value
+        held: Any = value.value if isinstance(value, _DeltaSnapshot) else value
+        made = (
+            self._listed(cast("list[object]", held), old, "msgpack" if held is value else SNAPSHOT)
+            if type(held) is list
+            else None
+        )
+        if made is not None:
+            return made
         whole = cast(object, value)
         if self.check is not None and self.clean is not None:
             whole = self.clean(whole)
@@ -267,6 +262,23 @@ class Encoder:
             if self.open:
                 long_texts(whole, self.objects)
         return Value(kind, name)
+
+    def _listed(self, values: Sequence[object], old: Value | None, kind: str) -> Value | None:
+        made = self.items(values, self.seen.mirrors.get(old.digest) if old is not None else None)
+        if made is None:
+            return None
+        names, mirror = made
+        before = old.tree if old else None
+        if before is not None and old is not None and (before.items is names or before.items == names):
+            value = old if old.type == kind else Value(kind, old.digest, before)
+        else:
+            tree, nodes = list_tree(names, before)
+            self.objects.update(nodes)
+            self._keep_fresh(values, names, before.items if before else ())
+            value = Value(kind, tree.levels[-1][0].digest, tree)
+        if mirror is not None:
+            self.mirrors[value.digest] = mirror
+        return value
 
     def _keep_fresh(self, values: Sequence[object], names: Sequence[bytes], standing: Sequence[bytes]) -> None:
         """Put the items of a list that were encoded just now into the objects."""

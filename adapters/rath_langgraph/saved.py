@@ -11,6 +11,7 @@ from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.kinds import Checkpoint, Run, Task
 from rath_bridge.session import Session
+from rath_langgraph.deltas import unwrapped
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state
 
@@ -31,7 +32,7 @@ def channels_of(session: Session, chunks: Sequence[Chunk]) -> tuple[dict[str, An
         return {}, None
     backend = session.store.backend
     values = load_values(read_state(found[1], backend.objects), RathSerializer(), backend.objects, f"chunk {found[0].id[:16]}")
-    return {name: value for name, value in values.items() if not name.startswith(("__", "branch:", "join:"))}, found[0]
+    return {name: unwrapped(value) for name, value in values.items() if not name.startswith(("__", "branch:", "join:"))}, found[0]
 
 
 def last_checkpoint(session: Session, chunks: Sequence[Chunk]) -> CheckpointTuple:

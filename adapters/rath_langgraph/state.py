@@ -13,7 +13,10 @@ from typing import Any, Final, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.types import ERROR
+from langgraph.checkpoint.serde.types import (
+    ERROR,
+    _DeltaSnapshot,  # pyright: ignore[reportPrivateUsage]
+)
 
 from rath_bridge.errors import CorruptStoreError, EncodeError, MissingObjectError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
@@ -22,7 +25,7 @@ from rath_bridge.model.encoding import BlobRef, TreeRef
 from rath_bridge.model.kinds import Checkpoint, Task
 from rath_bridge.model.trees import list_tree, map_tree, read_list, read_map
 from rath_langgraph.compare import content_key
-from rath_langgraph.items import SEEN, Encoder, Seen, Value, is_open, join_list
+from rath_langgraph.items import SEEN, SNAPSHOT, Encoder, Seen, Value, is_open, join_list
 from rath_langgraph.lift import message_channel
 from rath_langgraph.mirror import Copies, Loaded, fresh
 
@@ -236,7 +239,9 @@ def load_values(
                 if None not in found:
                     seen.loaded(value, cast("list[Loaded]", found))
         else:
-            values[channel] = _loads(serde, value.type, join_list([stored[name.hex()] for name in value.tree.items]), where)
+            values[channel] = _loads(serde, "msgpack", join_list([stored[name.hex()] for name in value.tree.items]), where)
+        if value.type == SNAPSHOT:
+            values[channel] = _DeltaSnapshot(values[channel])
     return values
 
 
@@ -339,7 +344,7 @@ def load_writes(
                 rows[task_id, row[0]] = (body.path, row)
     if channels is not None:
         rows = {place: found for place, found in rows.items() if found[1][1] in channels}
-    wanted = {ref.digest for _, row in rows.values() for ref in _references(row)}
+    wanted = {ref.digest for _, row in rows.values() for ref in references(row)}
     found = fetch(wanted) if wanted else dict[Digest, bytes]()
     listed = list(rows.items())
     if ordered:
@@ -347,7 +352,8 @@ def load_writes(
     return [(task_id, row[1], _write(row, serde, found)) for (task_id, _), (_, row) in listed]
 
 
-def _references(row: Sequence[Any]) -> list[BlobRef]:
+def references(row: Sequence[Any]) -> list[BlobRef]:
+    """The objects that one row of a task's writes is made of."""
     if len(row) < 4:
         return []
     return cast("list[BlobRef]", row[3]) if row[2] == LIST else [row[3]] if isinstance(row[3], BlobRef) else []

@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final, cast
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from rath_bridge.errors import NameInUseError
+from rath_bridge.errors import ErasedError, MissingObjectError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Key, draft
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Checkpoint, SessionStart
+from rath_bridge.model.kinds import Checkpoint, SessionStart, Task
 from rath_bridge.session import Store, native_name
 from rath_bridge.store.protocol import Backend
 from rath_langgraph.deltas import COUNTERS
 from rath_langgraph.forgetting import COPIES, forget_checkpoints, forget_thread
 from rath_langgraph.neutral import origin
 from rath_langgraph.serde import RathSerializer
-from rath_langgraph.state import State, load_values, load_writes, read_metadata, read_state
+from rath_langgraph.state import State, load_values, load_writes, read_metadata, read_state, references
 from rath_langgraph.threads import FRAMEWORK, HOME, RUN, Line, Threads, Where, named
 
 RUNS: Final = "langgraph-run"
 """Index of checkpoints by the ``run_id`` of their metadata; hashed, since metadata may be meant to be secret."""
 _PAGE: Final = 512
+_FIRST: Final = 16
+"""Index entries behind a checkpoint that are read at once, for a start."""
 
 
 def run_key(facts: Mapping[str, Any], line: Line, checkpoint_id: str) -> tuple[Key, ...]:
@@ -181,11 +184,26 @@ def _ancestors(threads: Threads, thread_id: str, namespace: str, body: Checkpoin
 
 
 def _lineage(
-    threads: Threads, thread_id: str, namespace: str, name: str | None
+    threads: Threads, thread_id: str, namespace: str, name: str | None, channels: Sequence[str] = ()
 ) -> Iterator[tuple[Checkpoint, State, list[Chunk]]]:
-    """A checkpoint and those behind it, by LangGraph's own parents, with their tasks."""
+    """A checkpoint and those behind it, by LangGraph's own parents, with their tasks; read a page at a time.
+
+    Args:
+        threads: The saver's.
+        thread_id: The thread.
+        namespace: Its namespace.
+        name: The checkpoint.
+        channels: Whose writes will be loaded.
+    """
+    backend, size, held = threads.store.backend, _FIRST, dict[str, list[tuple[Key, Chunk]]]()
     while name is not None:
-        entries = threads.store.backend.scan(FRAMEWORK, thread_id, namespace, exact=name)
+        if name not in held:
+            held = _page(backend.scan(FRAMEWORK, thread_id, namespace, exact=name))
+            if name in held and size > _FIRST:  # it is not the last that is asked for
+                held |= _page(backend.scan(FRAMEWORK, thread_id, namespace, before=name, limit=size), size)
+            size = min(size * 4, _PAGE)
+            _warm(threads, held, channels)
+        entries = held.get(name)
         if not entries or entries[0][0].sub:
             return
         chunk = entries[0][1]
@@ -193,6 +211,32 @@ def _lineage(
         known, _ = threads.state_of(thread_id, namespace, chunk)
         yield body, known or read_state(body, threads.shelf), [c for key, c in entries if key.sub.startswith("w")]
         name = body.parent_checkpoint_id
+
+
+def _page(entries: Sequence[tuple[Key, Chunk]], size: int = 0) -> dict[str, list[tuple[Key, Chunk]]]:
+    """Index entries by checkpoint; the last of a full page may be cut short."""
+    found: dict[str, list[tuple[Key, Chunk]]] = {}
+    for key, chunk in entries:
+        found.setdefault(key.key, []).append((key, chunk))
+    if size and len(entries) >= size:
+        found.popitem()
+    return found
+
+
+def _warm(threads: Threads, page: Mapping[str, Sequence[tuple[Key, Chunk]]], channels: Sequence[str]) -> None:
+    """Bring the states of a page of checkpoints, and what was written to some channels, in one query."""
+    wanted: list[Digest] = []
+    for entries in page.values():
+        for key, chunk in entries:
+            if chunk.body_bytes is None:
+                continue
+            if key.sub == "" and key.key:
+                state = cast(Checkpoint, chunk.body).state
+                wanted += [state.digest] if state is not None else []
+            elif key.sub.startswith("w"):
+                wanted += [ref.digest for row in cast(Task, chunk.body).writes if row[1] in channels for ref in references(row)]
+    with suppress(ErasedError, MissingObjectError):  # who reads it is told where
+        threads.shelf(dict.fromkeys(wanted))
 
 
 def delta_history(
@@ -210,7 +254,7 @@ def delta_history(
     if checkpoint_id is None:
         newest = threads.store.backend.scan(FRAMEWORK, thread_id, namespace, sub="", limit=1)
         checkpoint_id = newest[0][0].key if newest else None
-    line = _lineage(threads, thread_id, namespace, checkpoint_id)
+    line = _lineage(threads, thread_id, namespace, checkpoint_id, channels)
     next(line, None)  # its own writes are not part of it
     for body, state, tasks in line:
         if not remaining:

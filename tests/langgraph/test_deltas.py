@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Any, TypedDict, cast
 
 import pytest
@@ -192,6 +194,31 @@ def test_other_lists_are_left_alone_and_read_at_no_cost(store: Store, monkeypatc
     app.invoke({"items": ["second"]}, thread())
     assert len(asked) == 1  # LangGraph's own, as it begins
     assert said(store.session("langgraph/1")) == {}
+
+
+def test_what_is_stored_whole_shares_its_items_and_is_read_in_a_few_pages(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, size = 60, 700
+    with rb.open_store(sqlite_url) as store:
+        app = slow(every=20, checkpointer=RathSaver(store))
+        for _ in range(turns):
+            app.invoke({"messages": [HumanMessage(token_hex(size // 2))]}, thread())
+        asked: list[str] = []
+        real = store.backend.scan
+        monkeypatch.setattr(store.backend, "scan", lambda *a, **k: (asked.append(a[1]), real(*a, **k))[1])
+        fresh = RathSaver(store)
+        newest = fresh.get_tuple(thread())
+        assert newest is not None
+        asked.clear()
+        found: Any = fresh.get_delta_channel_history(config=newest.config, channels=["messages"])
+        assert [type(m) for m in found["messages"]["seed"].value] == [HumanMessage, AIMessage] * 50
+        assert len(found["messages"]["writes"]) == 20
+        assert len(asked) <= 5
+        monkeypatch.undo()
+        assert slow(checkpointer=fresh).get_state(thread()).values["messages"] == held(app)
+        assert rb.encode(store.session("langgraph/1"), "langgraph", as_="state")[0]["messages"] == held(app)
+    assert Path(sqlite_url.removeprefix("sqlite:///")).stat().st_size < 6 * turns * 2 * size
 
 
 def test_with_a_serde_that_encrypts_nothing_is_said(store: Store) -> None:

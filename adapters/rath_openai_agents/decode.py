@@ -26,7 +26,7 @@ from rath_openai_agents.items import (
     table,
 )
 from rath_openai_agents.messages import message
-from rath_openai_agents.state import checkpoint, is_state, state_json
+from rath_openai_agents.state import asked_for, checkpoint, is_state, state_json
 from rath_openai_agents.who import origin
 
 _RESULTS: Final = frozenset(
@@ -80,8 +80,8 @@ def _chat_content(content: Any) -> bool:
 def decode(obj: Any, /) -> tuple[Draft, ...]:
     """Translate a run's result, a paused run or a list of input items into chunks to append.
 
-    A result gives its input and its new items, each reply with the name of the agent that gave it; a list knows no agents. A paused
-    run gives its state and its approvals as well.
+    A result gives its input and its new items, each reply with the name of the agent that gave it, and what a person is asked where
+    it waits; a list knows no agents. A paused run gives its state as well, and what was answered.
 
     Args:
         obj: ``RunResult``, ``RunResultStreaming``, ``RunErrorDetails`` (an error's ``run_data``), ``RunState`` or its JSON of any
@@ -113,10 +113,19 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
         said = [_item_of(run_item) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
         agents = [getattr(run_item.agent, "name", None) for run_item in obj.new_items if run_item.type != "tool_approval_item"]
         items = item_list(given)
-        return (*drafts(items, place="input"), *drafts(said, agents, place="new_items"))
+        return (*drafts(items, place="input"), *drafts(said, agents, place="new_items"), *_questions(obj))
     if not isinstance(obj, list | tuple):
         raise DecodeError(type(obj).__name__, "expected a RunResult or a list of input items")
     return tuple(drafts([_item_of(item) for item in cast("Sequence[Any]", obj)], place="items"))
+
+
+def _questions(result: Any) -> Iterable[Draft]:
+    """Yield what a run that waits asks for."""
+    waiting: Sequence[Any] = getattr(result, "interruptions", None) or ()
+    for one in waiting or [item for item in result.new_items if item.type == "tool_approval_item"]:
+        item = one.raw_item
+        call = dump(item) if hasattr(item, "model_dump") else item
+        yield draft(asked_for(call, getattr(one, "tool_name", None), getattr(one.agent, "name", None)), origin=origin())
 
 
 def documents(obj: Any, /) -> Iterable[tuple[str | None, Any]]:

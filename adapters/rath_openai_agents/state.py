@@ -77,15 +77,26 @@ def approvals(state: Mapping[str, Any]) -> list[Approval]:
     found: list[Approval] = []
     decided = _decided(table(state.get("context")))
     for one in listed(step.get("interruptions")):
-        item = table(table(one).get("raw_item"))
-        call_id = item.get("call_id") or item.get("id")
-        name = str(item.get("name") or table(one).get("tool_name") or "")
-        subject = {"tool": name, "arguments": parse(item.get("arguments")), "agent": table(table(one).get("agent")).get("name")}
-        found.append(Approval(phase="asked", call_id=call_id, subject=subject))
-        answer = decided.get(str(call_id)) or decided.get(f"* {name}")
+        asked = asked_for(table(one).get("raw_item"), table(one).get("tool_name"), table(table(one).get("agent")).get("name"))
+        found.append(asked)
+        name = table(asked.subject)["tool"]
+        answer = decided.get(str(asked.call_id)) or decided.get(f"* {name}")
         if answer is not None:
-            found.append(Approval(phase=answer, call_id=call_id, subject={"tool": name}))
+            found.append(Approval(phase=answer, call_id=asked.call_id, subject={"tool": name}))
     return found
+
+
+def asked_for(item: Any, tool: Any, agent: Any) -> Approval:
+    """Return what a person is asked: whether a call may be carried out.
+
+    Args:
+        item: The call.
+        tool: Its name, where the item says none.
+        agent: Whose call, by name.
+    """
+    call = table(item)
+    subject = {"tool": str(call.get("name") or tool or ""), "arguments": parse(call.get("arguments")), "agent": agent}
+    return Approval(phase="asked", call_id=call.get("call_id") or call.get("id"), subject=subject)
 
 
 def _decided(context: Mapping[str, Any]) -> dict[str, str]:
@@ -157,4 +168,6 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-__all__ = ["StateResumedError", "approvals", "checkpoint", "is_state", "resumed_key", "saved_state", "snapshot_id", "state_json"]
+__all__ = [
+    "StateResumedError", "approvals", "asked_for", "checkpoint", "is_state", "resumed_key", "saved_state", "snapshot_id", "state_json",
+]  # fmt: skip

@@ -111,6 +111,63 @@ async def test_a_result_goes_home_with_its_agents() -> None:
     ]  # fmt: skip
 
 
+async def test_every_kind_of_run_item_keeps_its_agent() -> None:
+    """Each of ``agents.items``: what a model said names the agent that said it; a call that waits is asked about."""
+    from agents import items as kinds
+
+    agents = [Agent(name=f"Agent {n}") for n in range(14)]
+    text = {"type": "output_text", "text": "hm", "annotations": []}
+    call_ = {"type": "function_call", "name": "f", "arguments": "{}"}
+    source, target = agents[0], agents[1]
+    listing = {"type": "mcp_list_tools", "id": "l", "server_label": "s", "tools": []}
+    asks = {"type": "mcp_approval_request", "id": "r", "server_label": "s", "name": "t", "arguments": "{}"}
+    said: list[tuple[type[Any], dict[str, Any], dict[str, Any]]] = [
+        (kinds.ReasoningItem, {"type": "reasoning", "id": "rs", "summary": []}, {}),
+        (
+            kinds.MessageOutputItem,
+            {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]},
+            {},
+        ),
+        (kinds.ToolCallItem, {**call_, "call_id": "c1"}, {}),
+        (kinds.HandoffCallItem, {**call_, "name": "transfer", "call_id": "c2"}, {}),
+        (kinds.MCPListToolsItem, listing, {}),
+        (kinds.MCPApprovalRequestItem, asks, {}),
+        (kinds.ToolSearchCallItem, {"type": "tool_search_call", "id": "ts", "call_id": "c3", "arguments": {}}, {}),
+        (kinds.ToolCallItem, {**call_, "call_id": "c9"}, {}),
+        (kinds.ToolApprovalItem, {**call_, "call_id": "c9"}, {}),
+    ]
+    told: list[tuple[type[Any], dict[str, Any], dict[str, Any]]] = [
+        (kinds.ToolCallOutputItem, {"type": "function_call_output", "call_id": "c1", "output": "1"}, {"output": "1"}),
+        (
+            kinds.HandoffOutputItem, {"type": "function_call_output", "call_id": "c2", "output": "2"},
+            {"source_agent": source, "target_agent": target},
+        ),
+        (kinds.MCPApprovalResponseItem, {"type": "mcp_approval_response", "approval_request_id": "r", "approve": True}, {}),
+        (kinds.ToolSearchOutputItem, {"type": "tool_search_output", "call_id": "c3", "tools": []}, {}),
+        (kinds.CompactionItem, {"type": "compaction", "id": "cp", "encrypted_content": "x"}, {}),
+    ]  # fmt: skip
+    result = await go(triage())
+    result.input = "hi"
+    result.new_items = [
+        kind(agent=one, raw_item=raw, **more) for one, (kind, raw, more) in zip(agents, [*said, *told], strict=True)
+    ]
+    assert {one.type for one in result.new_items} == {
+        "reasoning_item", "message_output_item", "tool_call_item", "tool_call_output_item", "handoff_call_item", "handoff_output_item",
+        "mcp_list_tools_item", "mcp_approval_request_item", "mcp_approval_response_item", "tool_search_call_item",
+        "tool_search_output_item", "compaction_item", "tool_approval_item",
+    }  # fmt: skip
+    s = fresh(*rb.decode(result))
+    home, report = encode(s, "items")
+    assert not report.exact, "the call that waits goes out answered"
+    assert [item for item in home if item.get("type") != "function_call_output" or item["call_id"] != "c9"] == [
+        {"role": "user", "content": "hi"}, *(raw for kind, raw, _ in [*said, *told] if kind is not kinds.ToolApprovalItem),
+    ]  # fmt: skip
+    named = [message.name for message in s.messages() if message.name is not None]
+    assert named == [agents[n].name for n, (kind, *_) in enumerate(said) if kind is not kinds.ToolApprovalItem]
+    (asked,) = [chunk.body for chunk in s if chunk.kind == "approval"]
+    assert (asked.call_id, asked.subject["tool"], asked.subject["agent"]) == ("c9", "f", "Agent 8")  # type: ignore[attr-defined]
+
+
 def test_a_reply_is_one_message() -> None:
     s = fresh(*decode(REPLY))
     assert [(m.role, [p.type for p in m.parts]) for m in s.messages()] == [

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from agents import Agent, RunConfig, Runner
 from agents.mcp import MCPServerStdio
-from agents.testing import ScriptedModel
 
 import rath_bridge as rb
 from rath_openai_agents import RathRunHooks, RecordingModel
 from tests.openai_agents import builds
+from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, say, step
 
 SHOP = Path(__file__).parents[2] / "examples" / "mcp_server.py"

@@ -6,7 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, HandoffInputData, RunConfig, Runner, SQLiteSession, handoff, trace
+from agents import (
+    Agent,
+    HandoffInputData,
+    RunConfig,
+    RunContextWrapper,
+    RunHooks,
+    Runner,
+    SQLiteSession,
+    function_tool,
+    handoff,
+    trace,
+)
 from agents.models.interface import ModelProvider
 from agents.tracing import set_trace_processors
 
@@ -280,6 +291,48 @@ def test_a_wrapped_agent_is_a_transform(store: rb.Store, sync_loop: None) -> Non
     s = wrapped(store.create("s").append(rb.message("user", "hi")))
     assert said(s) == [("user", "hi"), ("assistant", "ok")]
     assert wrap(solo([say("ok")]), store, "t").run_sync("hi").final_output == "ok"
+
+
+class Tenant:
+    """Nothing that could be copied or written as JSON."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise AssertionError("it was copied")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_context_objects_reach_tools_hooks_and_instructions_as_they_are(store: rb.Store, streamed: bool) -> None:
+    """``wrap`` works on clones of agents; the user's own context is passed on, never copied."""
+    seen: list[Any] = []
+
+    @function_tool
+    def note(context: RunContextWrapper[Tenant], text: str) -> str:
+        seen.append(context.context)
+        return text
+
+    def instructions(context: RunContextWrapper[Tenant], agent: Agent[Tenant]) -> str:
+        seen.append(context.context)
+        return "be brief"
+
+    class Hooks(RunHooks[Tenant]):
+        """The user's own."""
+
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            seen.append(context.context)
+
+    tenant = Tenant()
+    steps = [step(call("note", {"text": "x"})), say("ok")]
+    agent: Agent[Tenant] = Agent(name="Solo", model=ScriptedModel(steps), tools=[note], instructions=instructions)
+    wrapped = wrap(agent, store, "s")
+    if streamed:
+        result = wrapped.run_streamed("hi", context=tenant, hooks=Hooks())
+        async for _ in result.stream_events():
+            pass
+    else:
+        result = await wrapped.run("hi", context=tenant, hooks=Hooks())
+    assert seen == [tenant] * 4, "the hook, the instructions of two turns, the tool"
+    assert result.context_wrapper.context is tenant
+    assert [call_.name for call_ in whole(store.session("s")).calls()] == ["note"]
 
 
 async def test_a_double_wrapped_model_is_recorded_once(store: rb.Store) -> None:

@@ -16,7 +16,7 @@ from tests.environments import PLACE, PYTHON, made
 pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
-CORE = ("matrix", "runs", "law12", "replay", "session", "state", "processor")
+CORE = ("matrix", "runs", "law12", "replay", "session", "state", "processor", "late", "prefork")
 OLDEST = rath_openai_agents.SUPPORTED["openai-agents"].removeprefix(">=")
 # everything as it is pinned here, but for what the SDK brings with it
 CONSTRAINTS = """

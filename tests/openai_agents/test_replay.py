@@ -8,7 +8,7 @@ import pytest
 from agents import Agent, ModelSettings, RunConfig, Runner
 
 import rath_bridge as rb
-from rath_openai_agents import RathRunHooks, ReplayDivergenceError, ReplayModel, replayable, replaying
+from rath_openai_agents import RathRunHooks, RecordingModel, ReplayDivergenceError, ReplayModel, replayable, replaying
 from tests.openai_agents.builds import RAN, City, Model, scripted, texts, tools, unused, weather
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, go, say, session, step, watch
@@ -92,6 +92,23 @@ async def test_the_model_alone_asks_nobody(store: rb.Store) -> None:
     result = await Runner.run(texts(unused), "hi", run_config=RunConfig(model=model))
     assert result.final_output == "hello"
     assert model.divergence is None
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_both_models_are_installed_by_the_run_s_configuration(store: rb.Store, streamed: bool) -> None:
+    """``RunConfig(model=...)`` stands for the models of all agents; what was recorded plain is replayed as a stream, and back."""
+    config = RunConfig(
+        group_id="g", model=RecordingModel(ScriptedModel([step(call("weather", {"city": "Oslo"}, "c1")), say("ok")]), store)
+    )
+    agent = Agent(name="Solo", instructions="be brief", tools=[weather])
+    watch(store)
+    first = await go(agent, "hi", streamed=streamed, run_config=config, hooks=RathRunHooks(store))
+    model = ReplayModel(session(store))
+    again = await go(agent, "hi", streamed=not streamed, run_config=RunConfig(model=model))
+    assert again.to_input_list() == first.to_input_list()
+    assert (model.divergence, model.tape.unused) == (None, ())
+    with pytest.raises(ReplayDivergenceError):
+        await go(agent, "something else", run_config=RunConfig(model=ReplayModel(session(store))))
 
 
 async def test_one_line_alone_says_why_it_is_not_replayable(store: rb.Store) -> None:

@@ -610,7 +610,7 @@ def test_what_is_deferred_may_prepare_only_and_is_done_once_though_the_store_is_
 
 
 def test_a_nudged_recorder_writes_while_its_caller_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "INTERVAL", 3600.0)
+    monkeypatch.setattr("rath_bridge.recorder.writer.INTERVAL", 3600.0)
     with rb.record(store, "s") as recorder:
         for text in ("one", "two"):
             recorder.emit(Note(text=text))

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from rath_bridge.errors import RathError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Approval, Checkpoint, Message, Note
+from rath_bridge.model.kinds import Approval, Checkpoint, Message, Note, Run
 from rath_bridge.redaction import Redactor
 from rath_bridge.replay import Tape
 from rath_langgraph.compare import compare_key
@@ -105,10 +105,15 @@ def recorded_input(tape: Tape, begin: Chunk, inside: Sequence[Chunk]) -> Any:
     values = [(one.call_id, one.subject["answer"]) for one in told if "answer" in one.subject]
     if values:
         return Command(resume=values[0][1] if len(values) == 1 else dict(values))
-    first = next((c for c in inside if c.kind == "checkpoint" and not cast(Checkpoint, c.body).namespace), None)
-    if first is None or cast(Checkpoint, first.body).source != "input":
+    states = [c for c in inside if c.kind == "checkpoint" and not cast(Checkpoint, c.body).namespace]
+    first = next((c for c in states if c.run == cast(Run, begin.body).parent), states[0] if states else None)
+    if first is None:
         return None
     body, backend = cast(Checkpoint, first.body), tape.session.store.backend
+    if body.source != "input":
+        if not _follows(tape, first):
+            raise UnsupportedError(f'the input of a run is not on record (durability="exit" keeps the end alone): {INSTEAD}')
+        return None
     try:
         state = read_state(body, backend.objects)
         held = load_values(state, RathSerializer(), backend.objects, f"checkpoint {body.checkpoint_id}")
@@ -119,6 +124,19 @@ def recorded_input(tape: Tape, begin: Chunk, inside: Sequence[Chunk]) -> Any:
         raise UnsupportedError(f"the input of a run is not on record: {INSTEAD}")
     _give_ids(value, [chunk for chunk in inside if chunk.kind == "message" and chunk.run == first.run])
     return value
+
+
+def _follows(tape: Tape, chunk: Chunk) -> bool:
+    """Whether a checkpoint is one step behind its parent: a run that went on there had no input, which would be a step of its own."""
+    body = cast(Checkpoint, chunk.body)
+    if body.parent_checkpoint_id is None or body.step is None:
+        return False
+    for one in tape.held.chunks:
+        if one.kind == "checkpoint" and one.run == chunk.run and one.body_bytes is not None:
+            parent = cast(Checkpoint, one.body)
+            if parent.checkpoint_id == body.parent_checkpoint_id:
+                return parent.step is None or body.step <= parent.step + 1
+    return True  # it stands elsewhere
 
 
 def _give_ids(value: Any, said: Sequence[Chunk]) -> None:

@@ -78,7 +78,8 @@ def recorded_turns(session: Session) -> Turns | None:
     if not roots or not any(chunk.kind == "checkpoint" for chunk in chunks):
         return None
     try:
-        return Turns(session, list(_steps(tape, chunks, {chunk.id for chunk in roots})))
+        steps = sorted(_steps(tape, chunks, {chunk.id for chunk in roots}), key=lambda found: found[0])
+        return Turns(session, [step for _, step in steps])
     except UnsupportedError as error:
         tape.player(FRAMEWORK).tape.reasons.append(str(error))
         raise
@@ -94,8 +95,10 @@ def _is_invocation(chunk: Chunk, tape: Tape) -> bool:
     return above is None or cast(Run, above.body).native_id == body.native_id
 
 
-def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[Turn | Draft]:
-    over = 0
+def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[tuple[int, Turn | Draft]]:
+    """Each step with its place: of several threads that began at the same time, the runs follow in the threads' order."""
+    over = said = 0
+    begun = {chunk.run: chunk.position for chunk in reversed(chunks) if chunk.kind == "run"}
     for index, chunk in enumerate(chunks):
         if chunk.id in roots:
             body = cast(Run, chunk.body)
@@ -106,9 +109,11 @@ def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[Tur
             config: dict[str, Any] = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
             streamed = any(c.kind == "inference" and cast(Inference, c.body).streamed for c in inside)
             given, context = recorded_input(tape, chunk, inside), recorded_context(chunk, inside)
-            yield Turn(cast(RunnableConfig, config), given, context, streamed)
+            place = max(said, begun.pop(body.parent, chunk.position))
+            yield place, Turn(cast(RunnableConfig, config), given, context, streamed)
         elif index >= over and chunk.kind == "checkpoint" and cast(Checkpoint, chunk.body).source == "update":
             raise UnsupportedError(f"the state was changed between two runs (update_state): {INSTEAD}")
         elif chunk.run is None and chunk.kind in _SAID:
             objects = tape.session.store.backend.objects(chunk.references)
-            yield draft(chunk.body, native=chunk.native, objects=objects)
+            said = chunk.position
+            yield said, draft(chunk.body, native=chunk.native, objects=objects)

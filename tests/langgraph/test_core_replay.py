@@ -292,7 +292,7 @@ def _answer(message: Any) -> str:
     return "".join(str(part.response) for part in message.parts if part.type == "tool_call_response")
 
 
-@pytest.mark.parametrize("name", ["react", "human", "subgraph", "own-checkpointer", "map-reduce"])
+@pytest.mark.parametrize("name", CASES)
 def test_a_compiled_graph_that_has_run_is_itself_what_is_replayed(store: Store, name: str) -> None:
     case = CASES[name]
     app = wrap(case.make(), store, checkpointer=None if name == "own-checkpointer" else "rath")

@@ -164,3 +164,26 @@ def test_a_state_that_was_changed_between_two_runs_is_a_reason(store: Store) -> 
     assert "update_state" in report.reasons[0]
     report = rb.replay(store.session("s"), run)
     assert (report.equal, report.divergence) == (True, None)
+
+
+def test_inputs_that_no_checkpoint_holds_are_a_reason(store: Store) -> None:
+    app = wrap(react(scripted("one", "two")), store, session="s", checkpointer="rath")
+
+    def run() -> None:
+        for name in ("a", "b"):
+            app.invoke({"messages": [HumanMessage(name, id=name)]}, thread(), durability="exit")
+
+    run()
+    report = rb.replay(store.session("s"), app)
+    assert (report.equal, report.live) == (None, 0)
+    assert "durability" in report.reasons[0]
+    report = rb.replay(store.session("s"), run)
+    assert (report.equal, report.divergence) == (True, None)
+
+
+def test_threads_that_run_at_the_same_time_in_one_session_are_given_their_own_inputs(store: Store) -> None:
+    app = wrap(react(scripted(*["yes"] * 4)), store, session="s", checkpointer="rath")
+    app.batch([{"messages": [HumanMessage(f"for {name}")]} for name in "1234"], [thread(name) for name in "1234"])
+    report = rb.replay(store.session("s"), app)
+    assert report.divergence is None
+    assert (report.equal, report.served, report.live, report.unused) == (True, 4, 0, ())

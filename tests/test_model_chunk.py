@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rath_bridge as rb
 from rath_bridge.errors import DecodeError, EncodeError, ErasedError
-from rath_bridge.model import kinds, parts
+from rath_bridge.model import chunk, kinds, parts
 from rath_bridge.model.chunk import (
     Chunk,
     Draft,
@@ -239,3 +239,9 @@ def test_a_body_with_references_a_native_record_and_what_was_encoded_before_is_t
         return draft_of("inference", values, at=1, nonce="0" * 32, native=native, plain=plain)
 
     assert made(encoded(tools), plain=True) == made(tools, plain=False)
+
+
+def test_a_body_with_references_and_a_native_record_is_not_encoded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk, "escape", lambda *_: pytest.fail("the slow way"))
+    values = {"input": TreeRef("0" * 64, 3), "request": {"tools": encoded([{"$ref": None}])}}
+    assert draft_of("inference", values, native=Native("f", "1", "json", b"{}"), plain=True).body

@@ -178,9 +178,9 @@ def draft_of(
     values["nonce"] = nonce or urandom(16).hex()
     data = small(values, plain=plain)
     if data is not None and native is not None:
-        data = spliced({**values, "native": _native(native, blobs)})
-        if b"null" in data or data.count(b"$") != 1:  # somebody has changed a value meanwhile, or the three texts are odd
-            data = None
+        bare, data = data, spliced({**values, "native": _native(native, blobs)})
+        if data.count(b"null") != bare.count(b"null") or data.count(b"$") != bare.count(b"$") + 1:
+            data = None  # somebody has changed a value meanwhile, or the three texts are odd
     if data is None:
         escaped = escape(values, blobs)
         if "$rath" in escaped:

@@ -32,7 +32,7 @@ from rath_autogen.natives import (
     LLM_TYPES,
     class_path,
     dump,
-    from_bytes,
+    from_own,
     is_structured,
     native,
     own_json,
@@ -81,7 +81,7 @@ class Seen:
             return cls(cast("Mapping[str, Any]", message))
         raw = own_json(message)
         if raw is not None:
-            return cls(from_bytes(raw), raw)
+            return cls(from_own(raw), raw)
         path = class_path(message)
         custom = path is not None and not is_structured(type(message).__name__)
         chat = hasattr(message, "to_model_text")
@@ -96,7 +96,7 @@ def taken(message: Any) -> bytes | Seen:
 
 def read(held: bytes | Seen) -> Seen:
     """What `taken` took."""
-    return Seen(from_bytes(held), held) if isinstance(held, bytes) else held
+    return Seen(from_own(held), held) if isinstance(held, bytes) else held
 
 
 def pieces(

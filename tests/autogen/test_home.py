@@ -12,6 +12,7 @@ from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    CodeExecutionEvent,
     MemoryQueryEvent,
     MultiModalMessage,
     StructuredMessage,
@@ -20,6 +21,7 @@ from autogen_agentchat.messages import (
     UserInputRequestedEvent,
 )
 from autogen_core import FunctionCall, Image
+from autogen_core.code_executor import CodeResult
 from autogen_core.memory import MemoryContent
 from autogen_core.models import RequestUsage, UserMessage
 from hypothesis import given
@@ -30,6 +32,7 @@ from pydantic import BaseModel
 import rath_autogen
 import rath_bridge as rb
 from rath_autogen.encode import agent_state
+from rath_autogen.pieces import read, taken
 from rath_bridge.errors import DecodeError, UnsupportedError
 from rath_bridge.model.parts import BlobPart
 from tests.autogen.scripted import dumped
@@ -271,3 +274,11 @@ def test_the_json_is_read_without_autogen() -> None:
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert ran.stdout.strip() == "2 []"
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**64, 10**30, -(2**70), 7])
+def test_numbers_of_any_size_are_read_exactly_while_a_run_is_recorded(number: int) -> None:
+    event = CodeExecutionEvent(source="a", retry_attempt=number, result=CodeResult(exit_code=number, output="x"))
+    text = TextMessage(source="a", content="x", models_usage=RequestUsage(prompt_tokens=number, completion_tokens=1))
+    for message in (event, text):
+        assert read(taken(message)).data == message.dump()

@@ -375,28 +375,6 @@ def test_a_failing_model_fails_again_in_the_same_words(store: Store) -> None:
     assert (report.equal, RAN, report.value[0]["messages"][-1].content) == (True, [], "sorry: provider is down")
 
 
-@pytest.mark.parametrize("checkpointer", ["rath", "own"])
-def test_time_travel_is_replayed_on_its_branches(store: Store, checkpointer: str) -> None:
-    own = InMemorySaver() if checkpointer == "own" else None
-
-    def run() -> Any:
-        app = wrap(
-            react(model("one", "two", "three"), [], checkpointer=own), store, session="s", checkpointer=None if own else "rath"
-        )
-        app.invoke({"messages": [HumanMessage("a", id="a")]}, thread())
-        old = app.get_state(thread()).config
-        app.invoke({"messages": [HumanMessage("b", id="b")]}, thread())
-        return app.invoke({"messages": [HumanMessage("c", id="c")]}, old)["messages"]
-
-    said = [m.content for m in run()]
-    assert said == ["a", "one", "c", "three"]
-    assert len(store.session("s").heads()) == 2
-    RAN.clear()
-    report = rb.replay(store.session("s"), run)
-    assert report.divergence is None
-    assert (report.equal, report.live, report.unused, RAN) == (True, 0, (), [])
-
-
 @pytest.mark.parametrize("change", ["prompt", "extra", "tool", "missing", "state"])
 def test_what_changed_is_named(store: Store, change: str) -> None:
     def graph(changed: bool = False) -> Any:

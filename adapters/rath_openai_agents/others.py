@@ -90,13 +90,19 @@ def copied(data: Any) -> dict[str, Any]:
     kind: type[Any] = type(data)  # pyright: ignore[reportUnknownVariableType]
     names = _names.get(kind)
     if names is None:
-        slots = [name for cls in kind.__mro__ for name in getattr(cls, "__slots__", ())]
-        names = _names[kind] = tuple(name for name in slots if not name.startswith("_"))
-    found = {name: plain(value) for name in names if (value := getattr(data, name, None)) is not None}
-    if data.type in ("turn", "task"):
-        found.pop("usage", None)  # a sum of what its model calls say (law 7)
-    more: dict[str, Any] = getattr(data, "__dict__", None) or {}
-    for name, value in more.items():
-        if not name.startswith("_") and value is not None:
+        names = _names[kind] = _told(kind, data.type)
+    found: dict[str, Any] = {}
+    for name in names:
+        value = getattr(data, name, None)
+        if value is not None:
             found[name] = plain(value)
+    more: dict[str, Any] | None = getattr(data, "__dict__", None)
+    if more:
+        found.update((name, plain(value)) for name, value in more.items() if not name.startswith("_") and value is not None)
     return found
+
+
+def _told(kind: type[Any], called: str) -> tuple[str, ...]:
+    """Return the attributes of a type that are kept; usage of turns and tasks is a sum of what their model calls say (law 7)."""
+    slots = [name for cls in kind.__mro__ for name in getattr(cls, "__slots__", ())]
+    return tuple(one for one in slots if not one.startswith("_") and not (one == "usage" and called in ("turn", "task")))

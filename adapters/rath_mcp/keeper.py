@@ -29,8 +29,12 @@ from rath_mcp.record import Connection
 from rath_mcp.resting import RECLAIM, connection_from, forget, parts_of, rest, rested, state_of, text_of
 from rath_mcp.spool import CLIENT, EVENT, SERVER, Record, Spool, Tail, connection_of, left_over, opening
 
-GATHER: Final = 0.08
-"""Seconds in which frames gather before they are written together: a transaction costs as much as a dozen frames."""
+QUIET: Final = 0.06
+"""Seconds without a frame after which those that came are written to the store. While frames come, they are synced that often where
+they stand, so that they are durable; the processor is left to those who talk.
+"""
+LAG: Final = 1.0
+"""Seconds after which a pipe that is never quiet is written all the same."""
 PATIENCE: Final = 2.0
 """Seconds that a store which is down is waited for once the proxy has ended; then the spool stays."""
 _DIRECTION: Final[dict[bytes, Direction]] = {CLIENT: "c2s", SERVER: "s2c"}
@@ -41,8 +45,8 @@ class Proxy:
     to the proxy, for what its user should know.
     """
 
-    def __init__(self, wake: int | None, voice: int | None = None) -> None:
-        self._wake, self._voice = wake, voice
+    def __init__(self, wake: int | None, voice: int | None = None, spool: int | None = None) -> None:
+        self._wake, self._voice, self._spool = wake, voice, spool
         self._told: set[str] = set()
         self._end = select.poll()
         if wake is not None:
@@ -53,10 +57,22 @@ class Proxy:
         if self._wake is None:
             return False
         if select.select([self._wake], [], [], seconds)[0]:
-            self._end.poll(GATHER * 1000)
+            self._gather()
             if not os.read(self._wake, 1 << 16):
                 self._wake = None  # the last records came before the end: read once more
         return True
+
+    def _gather(self) -> None:
+        """Wait until the pipe is quiet, or has ended, or must be written all the same."""
+        until = monotonic() + LAG
+        known = -1
+        while not self._end.poll(QUIET * 1000) and self._spool is not None:
+            size = os.fstat(self._spool).st_size
+            if size == known or monotonic() > until:
+                return
+            with suppress(OSError):  # a full disk: it is no worse than unsynced
+                os.fdatasync(self._spool)
+            known = size
 
     def tell(self, text: str) -> None:
         """Have the proxy say something on its standard error, once: a keeper has none."""
@@ -258,7 +274,7 @@ def keep(spool: Spool, url: str, mark: str, wake: int, voice: int | None = None)
     Returns:
         0, or 4 where the spool could not be written and stays.
     """
-    proxy = Proxy(wake, voice)
+    proxy = Proxy(wake, voice, spool.descriptor)
     store = _opened(url, proxy)
     if store is None:
         _reap(spool)

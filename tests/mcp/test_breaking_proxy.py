@@ -175,6 +175,18 @@ def test_a_store_that_is_locked_holds_nobody_up(place: Path, start: Callable[...
     assert statuses(place) == {"ok": 100}
 
 
+def test_a_pipe_that_is_never_quiet_is_written_all_the_same(place: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    process = start()
+    number, end = 0, monotonic() + 60
+    with rb.open_store(url(place)) as store:
+        while "s" not in store and monotonic() < end:
+            assert ask(process, number) == number
+            number += 1
+        assert "s" in store
+    assert ended(process) == (0, "")
+    assert statuses(place) == {"ok": number}
+
+
 def test_a_proxy_and_its_keeper_that_are_killed_leave_it_to_the_next(
     place: Path, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:

@@ -10,8 +10,9 @@ from langgraph.checkpoint.base import CheckpointTuple
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.kinds import Checkpoint, Run, Task
+from rath_bridge.model.report import Loss
 from rath_bridge.session import Session
-from rath_langgraph.deltas import unwrapped
+from rath_langgraph.deltas import COUNTERS, unwrapped
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, load_writes, read_metadata, read_state
 
@@ -25,14 +26,17 @@ def _newest(chunks: Sequence[Chunk]) -> tuple[Chunk, Checkpoint] | None:
     return None
 
 
-def channels_of(session: Session, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], Chunk | None]:
-    """The channels of the newest root checkpoint that belong to the user's state, and its chunk."""
+def channels_of(session: Session, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], list[Loss]]:
+    """The channels of the newest root checkpoint that belong to the user's state, and those that it does not hold."""
     found = _newest(chunks)
     if found is None or not _is_ours(found[0]):
-        return {}, None
+        return {}, []
     backend = session.store.backend
     values = load_values(read_state(found[1], backend.objects), RathSerializer(), backend.objects, f"chunk {found[0].id[:16]}")
-    return {name: unwrapped(value) for name, value in values.items() if not name.startswith(("__", "branch:", "join:"))}, found[0]
+    _, facts = read_metadata(found[1], RathSerializer(), f"chunk {found[0].id[:16]}")
+    away = "a delta channel whose value stands in the writes of older checkpoints, which its graph puts together: left out"
+    missing = [Loss(found[0].id, f"state[{name!r}]", away) for name in facts.get(COUNTERS) or () if name not in values]
+    return {name: unwrapped(value) for name, value in values.items() if not name.startswith(("__", "branch:", "join:"))}, missing
 
 
 def last_checkpoint(session: Session, chunks: Sequence[Chunk]) -> CheckpointTuple:

@@ -24,6 +24,7 @@ from langgraph.graph.message import (
 from langgraph.types import Overwrite
 
 import rath_bridge as rb
+from rath_bridge.model.trees import read_map
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathSaver, import_thread, wrap
 from tests.langgraph.ciphers import Xor
@@ -185,6 +186,12 @@ def test_what_came_from_another_saver_is_said_with_what_follows(store: Store) ->
         assert texts(store.session(f"langgraph/{name}")) == [m.content for m in held(app, name)] == wanted
 
 
+def snapshot(store: Store) -> str:
+    """The checkpoint that holds a delta channel whole."""
+    chunks = (c for c in store.session("langgraph/1").chunks() if c.kind == "checkpoint")
+    return next(c.id for c in chunks if "items" in read_map(cast(Any, c.body).state, store.backend.objects))
+
+
 def test_other_lists_are_left_alone_and_read_at_no_cost(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     app = delta(checkpointer=RathSaver(store))
     app.invoke({"items": ["first"]}, thread())
@@ -193,7 +200,14 @@ def test_other_lists_are_left_alone_and_read_at_no_cost(store: Store, monkeypatc
     monkeypatch.setattr(RathSaver, "get_delta_channel_history", lambda *a, **k: (asked.append(k), real(*a, **k))[1])
     app.invoke({"items": ["second"]}, thread())
     assert len(asked) == 1  # LangGraph's own, as it begins
-    assert said(store.session("langgraph/1")) == {}
+    session = store.session("langgraph/1")
+    assert said(session) == {}
+    _, report = rb.encode(session, "langgraph", as_="state")
+    assert [loss.path for loss in report.losses] == ["state['items']"]  # between two snapshots: told, not left out in silence
+    for _ in range(2):
+        app.invoke({"items": ["more"]}, thread())
+    state, _ = rb.encode(store.session("langgraph/1").fork("at", at=snapshot(store)), "langgraph", as_="state")
+    assert state["items"][:2] == ["first", "after 1"]
 
 
 def test_what_is_stored_whole_shares_its_items_and_is_read_in_a_few_pages(

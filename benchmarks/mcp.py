@@ -2,8 +2,8 @@
 
 A block is more than a second of calls without a pause through one connection while the others rest, so what a proxy does beside the
 pipe (its keeper writes the store when the pipe is quiet, but once a second all the same) falls on its own calls and on nobody else's.
-Ratios are those of neighbouring blocks. Two servers of one kind differ by up to 8 % for as long as they live, so each round has new ones; the figure is the median of all blocks' ratios, and in brackets stand the rounds' own medians, from
-the least to the greatest.
+Ratios are those of neighbouring blocks. Two servers of one kind differ by some hundredths for as long as they live, so each round has
+new ones; the figure is the median of all blocks' ratios, and in brackets stand the rounds' own medians, from the least to the greatest.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.report import LossReport
-from rath_bridge.recorder import Recorder, current_recorder, recorder_for
+from rath_bridge.recorder import Recorder, current_recorder, enter, leave, recorder_for
 from rath_bridge.session import Session, Store, open_store
 
 GRACE: Final = 10.0
@@ -121,13 +121,13 @@ class Wrapped:
         status, problem, alone = "ok", None, not members(self.runner)
         try:
             while True:
-                mark = open_ledger(ledger)
+                mark, tokens = open_ledger(ledger), enter(recorder, run)
                 try:
-                    with recorder.inside(run):
-                        item = await watch.next(stream)
+                    item = await watch.next(stream)
                 except StopAsyncIteration:
                     break
                 finally:
+                    leave(tokens)
                     close_ledger(mark)
                 transcriber.came(item)
                 if alone and isinstance(
@@ -268,7 +268,10 @@ class _Watch:
 
     def __init__(self, token: CancellationToken | None, grace: float) -> None:
         self._token, self._grace = token, grace
-        self._scope: asyncio.Timeout | None = None
+        self._task: asyncio.Task[Any] | None = None
+        """Who waits, while somebody does."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired = False
         if token is not None:
             loop = asyncio.get_running_loop()
             token.add_callback(partial(self._cancelled, loop))
@@ -277,23 +280,32 @@ class _Watch:
         loop.call_soon_threadsafe(self._limit)  # tokens are cancelled from any thread
 
     def _limit(self) -> None:
-        if self._scope is not None and self._scope.when() is None:
-            self._scope.reschedule(asyncio.get_running_loop().time() + self._grace)
+        if self._task is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._grace, self._expire)
+
+    def _expire(self) -> None:
+        if self._task is not None:
+            self._expired = True
+            self._task.cancel()
 
     async def next(self, stream: AsyncGenerator[Any, None]) -> Any:
-        cancelled = self._token is not None and self._token.is_cancelled()
-        scope = asyncio.timeout(self._grace if cancelled else None)
+        self._task = task = asyncio.current_task()
+        if self._token is not None and self._token.is_cancelled():
+            self._limit()
         try:
-            async with scope:
-                self._scope = scope
-                try:
-                    return await _Noting(anext(stream), self._limit)
-                finally:
-                    self._scope = None
-        except TimeoutError:
-            if not scope.expired():
+            return await _Noting(anext(stream), self._limit)
+        except asyncio.CancelledError:
+            if not self._expired:
                 raise
             raise asyncio.CancelledError(f"cancelled; the run had not ended {self._grace:g} s later") from None
+        finally:
+            self._task = None
+            if self._timer is not None:  # a timer for each item, as `asyncio.timeout` is, would cost more than the item
+                self._timer.cancel()
+                self._timer = None
+            if self._expired and task is not None:
+                self._expired = False
+                task.uncancel()
 
     async def closed(self, stream: AsyncGenerator[Any, None]) -> None:
         """Close a stream that its reader has left."""

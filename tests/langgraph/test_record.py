@@ -12,6 +12,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Send
@@ -314,3 +315,14 @@ def test_a_call_is_whole_while_one_that_shares_its_prompt_has_not_ended(store: S
     said = RathSerializer().loads_typed(("msgpack", join_list([items[name] for name in names])))
     assert [one.content for one in said] == [long.content, "fast"]
     assert not list(store.fsck())
+
+
+@pytest.mark.parametrize("checkpointer", ["rath", "own"])
+def test_with_durability_sync_a_message_stands_before_the_call_that_it_asks_for(store: Store, checkpointer: str) -> None:
+    own = InMemorySaver() if checkpointer == "own" else None
+    graph = react(scripted(asks("add", "c1", a=1, b=2), asks("add", "c2", a=3, b=4), "done"), checkpointer=own)
+    app = wrap(graph, store, session="s", checkpointer=None if own else "rath")
+    app.invoke({"messages": [HumanMessage("go")]}, thread(), durability="sync")
+    told = [c.kind for c in store.session("s") if c.kind in ("inference", "message", "tool_call", "tool_result")]
+    turn = ["inference", "message", "tool_call", "tool_result", "message"]
+    assert told == ["message", *turn, *turn, "inference", "message"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, TypedDict, cast
@@ -160,6 +162,24 @@ def test_time_travel_and_a_change_by_hand_are_forks_that_say_what_they_hold(stor
     assert texts(store.session("langgraph/1")) == ["one", "ok: one", "two", "ok: two"]
     app.update_state(thread(), {"messages": [HumanMessage("by hand")]}, as_node="bot")
     assert texts(store.session(branch.name)) == [m.content for m in held(app)]
+
+
+def test_two_runs_at_once_are_two_branches_that_each_say_their_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = RathSaver(store)
+    app = slow(checkpointer=saver)
+    app.invoke({"messages": [HumanMessage("start")]}, thread())
+    both, read = threading.Barrier(2), saver.get_tuple
+
+    def together(config: Any) -> Any:
+        found = read(config)
+        both.wait(30)  # nobody has written yet
+        return found
+
+    monkeypatch.setattr(saver, "get_tuple", together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda text: app.invoke({"messages": [HumanMessage(text)]}, thread()), ("a", "b")))
+    lines = [texts(store.session(ref.name)) for ref in store.backend.refs("langgraph/1")]
+    assert sorted(lines) == [["start", "ok: start", said, f"ok: {said}"] for said in "ab"]
 
 
 def test_a_graph_inside_says_its_own_and_not_twice_what_it_was_given(store: Store) -> None:

@@ -31,7 +31,8 @@ ERASED: Final = 5
 COMPRESSED: Final = 8
 """Flag: zstd with dictionary 1."""
 
-_SHORT: Final = 192
+_SHORT: Final = 256
+"""Bytes below which speed is worth more than the few that a better compression would save: most chunks are that short."""
 _PIECE: Final = Struct("<IQII")
 _MOST_PIECES: Final = 255
 _SOURCE_SIZE: Final = 128

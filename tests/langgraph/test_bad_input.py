@@ -20,8 +20,8 @@ import rath_bridge as rb
 from rath_bridge.errors import CorruptStoreError, MissingSessionError, NotFoundError, StoreAddressError, UnsupportedError
 from rath_bridge.session import Store
 from rath_langgraph import RathSaver, export_thread, import_thread
+from tests.langgraph.ciphers import Xor
 from tests.langgraph.graphs import chat, echo, thread
-from tests.langgraph.test_saver import _Xor
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,7 +60,7 @@ def test_a_corrupt_row_is_named_by_checkpoint_thread_and_channel(sqlite_url: str
 
 
 def test_bytes_of_another_serde_are_refused_with_its_name(store: Store) -> None:
-    encrypted = EncryptedSerializer(_Xor())
+    encrypted = EncryptedSerializer(Xor())
     talk(store, serde=encrypted)
     with pytest.raises(UnsupportedError, match=r"checkpoint [-\w]+ of thread '1'.*msgpack\+xor.*pass the serde that wrote them"):
         RathSaver(store).get_tuple(thread())

@@ -30,7 +30,10 @@ suffix: Final = ".json"
 SUPPORTED: Final = {"autogen-agentchat": ">=0.7,<0.8", "autogen-core": ">=0.7,<0.8", "autogen-ext": ">=0.7,<0.8"}
 
 BESIDE: Final = {
-    "mcp": ("<2", 'autogen_ext.tools.mcp does not import with it (AutoGen issue 8014): pip install "mcp<2", if its MCP tools are used')
+    "mcp": (
+        "<2",
+        'autogen_ext.tools.mcp does not import with it (AutoGen issue 8014): pip install "mcp<2", if its MCP tools are used',
+    )
 }
 """What breaks something of AutoGen where it is installed beside it."""
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
+import orjson
+
 from rath_bridge.model.chunk import Native
-from rath_bridge.model.encoding import BlobRef, TreeRef
+from rath_bridge.model.encoding import BlobRef, Encoded, TreeRef
 
 T = TypeVar("T")
 
@@ -57,6 +59,9 @@ SHORTEST: Final = 6
 """Characters that a literal secret has at least; shorter texts are not looked at."""
 
 
+_OURS: Final[Mapping[str, re.Pattern[str]]] = {name: re.compile(rule, re.DOTALL) for name, rule in RULES.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule, ready to run."""
@@ -84,8 +89,9 @@ class Redactor:
     """What bytes hold where any other rule may match: literal secrets, or nothing at all."""
 
     def __post_init__(self) -> None:
-        ours = [rule for rule in self.rules if rule.anchors and RULES.get(rule.name) == rule.pattern.pattern]
-        others = [form for rule in self.rules if rule not in ours for form in rule.literals or ("",)]
+        ours = [rule for rule in self.rules if rule.anchors and rule.pattern == _OURS.get(rule.name)]
+        texts = [form for rule in self.rules if rule not in ours for form in rule.literals or ("",)]
+        others = dict.fromkeys(form for text in texts for form in (text, _inside_json(text)))  # as in a blob, as in a body
         object.__setattr__(self, "_anchors", tuple(anchor.encode() for rule in ours for anchor in rule.anchors))
         object.__setattr__(self, "_others", tuple(form.encode("utf-8", "surrogatepass") for form in others))
 
@@ -159,6 +165,10 @@ class Redactor:
         if kind is bytes:
             data = self.data(value)
             return b"[redacted]" if data is None else data
+        if kind is Encoded:  # its texts, not its bytes: a rule would look beyond the end of a text, and miss what JSON escapes
+            told = orjson.loads(value.data)
+            clean = self._apply(told)
+            return value if clean is told else clean
         if isinstance(value, Mapping):
             pairs = [(key, self._apply(key), item, self._apply(item)) for key, item in cast("Mapping[Any, Any]", value).items()]
             same = all(new_key is key and new is item for key, new_key, item, new in pairs)
@@ -175,11 +185,16 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """How a secret may stand in a text or in bytes: as it is, inside JSON, and as UTF-8 that is read byte by byte."""
-    yield secret
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    """How a secret may stand in a text or in bytes: as it is, inside JSON (also JSON that stands as a text in JSON, as a call's
+    arguments do), and as UTF-8 that is read byte by byte.
+    """
+    once = {json.dumps(secret)[1:-1], _inside_json(secret)}
+    yield from {secret, *once, *map(_inside_json, once), *(json.dumps(form)[1:-1] for form in once)}
     yield secret.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _inside_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 DEFAULT: Final = Redactor.of()

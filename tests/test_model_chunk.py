@@ -241,6 +241,22 @@ def test_a_body_with_references_a_native_record_and_what_was_encoded_before_is_t
     assert made(encoded(tools), plain=True) == made(tools, plain=False)
 
 
+def test_a_native_record_whose_version_is_a_text_of_its_own_type_is_kept() -> None:
+    class Version(str):
+        __slots__ = ()
+
+    def made(version: str) -> bytes:
+        return draft(kinds.Note(text="x"), native=Native("f", version, "json", b"{}"), nonce="0" * 32).body
+
+    assert made(Version("1.0")) == made("1.0")
+
+
+def test_an_empty_parent_span_is_refused_whatever_the_other_ids_are() -> None:
+    for span_id in ("0" * 16, "0" * 31, "0" * 32):
+        with pytest.raises(EncodeError):
+            draft(kinds.Note(text="x"), span=SpanContext("0" * 32, span_id, ""))
+
+
 def test_a_body_with_references_and_a_native_record_is_not_encoded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk, "escape", lambda *_: pytest.fail("the slow way"))
     values = {"input": TreeRef("0" * 64, 3), "request": {"tools": encoded([{"$ref": None}])}}

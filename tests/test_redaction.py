@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from typing import Any
 
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rath_bridge.model.chunk import Native, draft
-from rath_bridge.model.encoding import BlobRef
+from rath_bridge.model.encoding import BlobRef, Encoded, decode, encoded
 from rath_bridge.model.kinds import Inference, Message, Note, ToolCall, ToolResult
 from rath_bridge.model.parts import TextPart, ToolCallPart
-from rath_bridge.redaction import DEFAULT, RULES, Redactor
+from rath_bridge.redaction import DEFAULT, RULES, Redactor, Rule
 from rath_bridge.testing import same, strategies
 
 SAMPLES = {
@@ -143,6 +144,46 @@ def test_paths_ids_and_words_are_not_suspected() -> None:
 def test_a_secret_beside_half_of_a_surrogate_pair_is_suspected() -> None:
     item = draft(Note(text="\ud800 " + SAMPLES["aws-key-id"]))
     assert DEFAULT.suspects(item.body)
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=6, max_size=12), strategies.texts(8), st.booleans())
+def test_what_a_literal_secret_takes_out_is_suspected_first(secret: str, before: str, ensure_ascii: bool) -> None:
+    redactor = Redactor.of(secrets=[secret])
+    arguments = json.dumps({"password": before + secret}, ensure_ascii=ensure_ascii)  # as calls hold them: JSON in a text
+    for text in (before + secret, arguments, json.dumps([arguments], ensure_ascii=ensure_ascii)):
+        item = draft(Note(text=text))
+        assert any(map(redactor.suspects, (item.body, *item.objects.values())))
+
+
+def test_a_secret_in_the_arguments_of_a_call_is_taken_out_of_the_call_and_of_its_native_record() -> None:
+    for secret in ('pa"ss-word', "pa\\ss-word", "pässwörd"):
+        redactor = Redactor.of(secrets=[secret])
+        for ensure_ascii in (True, False):
+            arguments = json.dumps({"password": secret}, ensure_ascii=ensure_ascii)
+            assert redactor.text(arguments) == '{"password": "[redacted:secret]"}'
+            assert redactor.suspects(draft(ToolCall(name="f", arguments=arguments)).body)
+            data = redactor.data(json.dumps({"arguments": arguments}, ensure_ascii=ensure_ascii).encode())
+            assert data is not None
+            assert json.loads(data) == {"arguments": '{"password": "[redacted:secret]"}'}
+
+
+def test_what_was_encoded_before_is_redacted_as_values_not_as_their_bytes() -> None:
+    tools = [{"default": "http://host", "to": "a@b"}, {"description": "token: abc"}, {"d": "a\nsecret", "n": 1234, "k": None}]
+    redactor = Redactor.of({**RULES, "ticket_no": r"\d{4}", "token": "token: .*", "lines": "a\nsecret"})
+    before = encoded(tools)
+    assert isinstance(before, Encoded)
+    clean: dict[str, Any] = redactor.apply({"tools": before})
+    assert decode(draft(Inference(request=clean)).body)["request"] == redactor.apply({"tools": tools})
+    assert clean["tools"][1:] == [{"description": "[redacted:token]"}, {"d": "[redacted:lines]", "n": 1234, "k": None}]
+    held = {"tools": encoded([{"description": "no secret"}])}
+    assert DEFAULT.apply(held) is held
+
+
+def test_a_rule_that_only_looks_like_ours_is_always_run() -> None:
+    rule = Rule("openai-key", ("sk-",), re.compile(RULES["openai-key"], re.IGNORECASE))
+    text = "SK-" + "A1B2" * 8
+    assert Redactor((rule,)).text(text) == "[redacted:openai-key]"
+    assert Redactor((rule,)).suspects(text.encode())
 
 
 def test_rules_of_ones_own() -> None:

@@ -179,7 +179,7 @@ def draft_of(
     data = small(values, plain=plain)
     if data is not None and native is not None:
         bare, data = data, spliced({**values, "native": _native(native, blobs)})
-        if data.count(b"null") != bare.count(b"null") or data.count(b"$") != bare.count(b"$") + 1:
+        if data is not None and (data.count(b"null") != bare.count(b"null") or data.count(b"$") != bare.count(b"$") + 1):
             data = None  # somebody has changed a value meanwhile, or the three texts are odd
     if data is None:
         escaped = escape(values, blobs)
@@ -242,7 +242,8 @@ def _origin(origin: Mapping[str, str]) -> str:
 
 def _span(span: SpanContext) -> SpanContext:
     ids = f"{span.trace_id}{span.span_id}{span.parent_id or '0'}"
-    if len(ids) == 64 and len(span.trace_id) == 32 and span.span_id and ids.isascii() and ids.isalnum():  # as nearly all are
+    lengths = len(span.trace_id), len(span.span_id), len(ids)
+    if lengths == (32, 16, 64) and ids.isascii() and ids.isalnum():  # as nearly all are
         return span
     for name in (span.trace_id, span.span_id, span.parent_id):
         if name is not None and not _PLAIN.match(name):

@@ -177,9 +177,12 @@ def _long(data: bytes) -> bool:
     return b"\\" in data or _LONG.search(data) is not None
 
 
-def spliced(value: Any) -> bytes:
-    """Encode what `small` has taken, with plain texts added to it."""
-    return orjson.dumps(value, _Spliced(), _SMALL)
+def spliced(value: Any) -> bytes | None:
+    """Encode what `small` has taken, with texts added to it; None where one of them is no plain text."""
+    try:
+        return orjson.dumps(value, _Spliced(), _SMALL)
+    except orjson.JSONEncodeError:
+        return None
 
 
 def escape(value: Any, blobs: Blobs, path: str = "body", depth: int = 0) -> Any:

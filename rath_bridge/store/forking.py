@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from threading import Event, RLock, get_ident, local
 from time import monotonic
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from weakref import ReferenceType, ref
 
 WAIT: Final = 5.0
@@ -52,11 +52,6 @@ class Forkable(Protocol):
         ...
 
 
-class _Inside(local):
-    depth = 0
-    """How many store locks this thread holds."""
-
-
 class _Resting(local):
     """What a fork of this thread has taken."""
 
@@ -78,14 +73,15 @@ class StoreLock:
         if _coming:
             _stand_aside()
         self.lock.acquire()
-        _inside.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        _inside.depth -= 1
         self.lock.release()
 
+    def is_mine(self) -> bool:
+        """Tell whether this thread holds it."""
+        return cast(Any, self.lock)._is_owned()  # as `threading.Condition` asks it
 
-_inside = _Inside()
+
 _all: Living[Forkable] = Living()
 _turn = RLock()
 """Held by the thread that forks: one at a time."""
@@ -102,7 +98,7 @@ def register(one: Forkable) -> None:
 
 def _stand_aside() -> None:
     """Wait until the fork is over; who holds a store's lock goes on, since the fork waits for that one."""
-    if _coming != get_ident() and not _inside.depth:
+    if _coming != get_ident() and not any(lock.is_mine() for one in _all.all() for lock in one.locks()):
         _over.wait(WAIT)
 
 

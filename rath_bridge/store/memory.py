@@ -184,8 +184,8 @@ class MemoryBackend:
     def _add(self, drafts: Sequence[Draft], above: list[_Row], line: _Line | None) -> tuple[list[_Row], _Row | None, int]:
         """Hash and keep a batch; returns a row for each draft, the last new one, and how many are new."""
         if line is None:
-            line = _Line(above[0], above[0].position + 1) if above else _Line(None, 0)
-        parents = tuple([row.id for row in above])
+            line = _Line(above[0], above[0].position + 1, []) if above else _Line(None, 0, [])
+        parents = (above[0].id,) if len(above) == 1 else tuple([row.id for row in above])
         generation = above[0].generation if len(above) == 1 else max([row.generation for row in above], default=-1)
         found: list[_Row] = []
         last: _Row | None = None

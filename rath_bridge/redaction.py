@@ -62,6 +62,10 @@ SHORTEST: Final = 6
 _OURS: Final[Mapping[str, re.Pattern[str]]] = {name: re.compile(rule, re.DOTALL) for name, rule in RULES.items()}
 
 
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\s\[\]{},:]+')
+"""A text of some JSON, or a number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule, ready to run."""
@@ -151,9 +155,26 @@ class Redactor:
         clean = self.text(text)
         return value if clean == text else clean.encode()
 
+    def json_data(self, value: bytes) -> bytes | None:
+        """As `data`; in JSON, or lines of it, only within the texts: it stays JSON, and no rule looks beyond the end of a text."""
+        try:
+            text = value.decode()
+            if not _is_json(text) and not all(map(_is_json, text.rstrip("\n").split("\n"))):
+                return self.data(value)
+        except UnicodeDecodeError:
+            return self.data(value)
+        clean = _TOKEN.sub(self._token, text)
+        return value if clean == text else clean.encode()
+
+    def _token(self, match: re.Match[str]) -> str:
+        held = match[0]
+        told: str = json.loads(held) if held.startswith('"') else held
+        clean = self.text(told)
+        return held if clean == told else json.dumps(clean)
+
     def native(self, value: Native) -> Native | None:
         """Redact a native record; None where it is no text and holds a secret: it is left out then."""
-        data = self.data(value.data)
+        data = self.json_data(value.data)
         return None if data is None else value if data is value.data else replace(value, data=data)
 
     def _apply(self, value: Any) -> Any:
@@ -182,6 +203,14 @@ class Redactor:
             changed = {name: new for name, new in news.items() if new is not getattr(value, name)}
             return replace(value, **changed) if changed else value
         return value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _forms(secret: str) -> Iterable[str]:

@@ -179,6 +179,31 @@ def test_what_was_encoded_before_is_redacted_as_values_not_as_their_bytes() -> N
     assert DEFAULT.apply(held) is held
 
 
+def test_a_native_record_that_is_json_stays_json() -> None:
+    redactor = Redactor.of({**RULES, "ticket_no": r"\b\d{5}\b", "token": "token: .*", "lines": "a\nsecret"}, ["hunter22"])
+    told = {
+        "url": "http://host",
+        "to": "a@b",
+        "é": ["token: x", -12345, 1.5, None, True],
+        "k": "a\nsecret hunter22",
+        "hunter22": "\ud800",
+    }
+    clean = json.loads(json.dumps(redactor.apply(told)))
+    for data in (json.dumps(told), json.dumps(told, indent=1), json.dumps(told, separators=(",", ":"))):
+        kept = redactor.native(Native("f", "1", "json", data.encode()))
+        assert kept is not None
+        found = json.loads(kept.data)
+        assert found["é"].pop(1) == "-[redacted:ticket_no]"
+        assert found == {**clean, "é": [one for one in clean["é"] if one != -12345]}
+    lines = b'{"a":"token: x"}\n{"b": 1}\n'
+    kept = redactor.native(Native("f", "1", "frames", lines))
+    assert kept is not None
+    assert kept.data == b'{"a":"[redacted:token]"}\n{"b": 1}\n'
+    same_one = Native("f", "1", "json", b'{"url":"http://host","to":"a@b"}')
+    assert DEFAULT.native(same_one) is same_one
+    assert redactor.native(Native("f", "1", "text", b"{token: x")) == Native("f", "1", "text", b"{[redacted:token]")
+
+
 def test_a_rule_that_only_looks_like_ours_is_always_run() -> None:
     rule = Rule("openai-key", ("sk-",), re.compile(RULES["openai-key"], re.IGNORECASE))
     text = "SK-" + "A1B2" * 8

@@ -271,7 +271,8 @@ class Session:
         point = self.head if at is None else self._point(at)
         name = self.session if session is None else check_name(session)
         branch = check_name("main" if branch is None else branch, "branch")
-        start = draft_of("session", {"op": "fork", "name": name, "branch": branch, "of": self.name}, plain=True)
+        plain = type(name) is type(branch) is str  # an enum's member is a text, too, and would be written as its value
+        start = draft_of("session", {"op": "fork", "name": name, "branch": branch, "of": self.name}, plain=plain)
         done = self.store.backend.append(name, branch, [start], head=None, parents=(point,), reason="fork")
         return self._at(done.ref)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ import rath_bridge as rb
 from rath_bridge.errors import (
     AmbiguousDigestError,
     ConflictError,
+    EncodeError,
     InvalidNameError,
     MissingChunkError,
     MissingSessionError,
@@ -111,6 +113,19 @@ def test_forks_have_names(store: Store) -> None:
     with pytest.raises(InvalidNameError, match="branch name"):
         s.fork()
     assert store.sessions()[0] == s  # at main, not at a branch
+
+
+def test_a_name_that_is_a_member_of_an_enum_is_refused(store: Store) -> None:
+    class Name(StrEnum):
+        A = "a"
+
+    s = store.create("s")
+    verbs: list[Callable[[str], object]] = [store.create, s.fork, lambda name: s.fork(session=name), s.detach]
+    for verb in verbs:
+        with pytest.raises(EncodeError):
+            verb(Name.A)
+    assert store.sessions() == [s]
+    assert s.heads() == {"main": s.head}
 
 
 def test_a_chunk_may_be_named_by_its_beginning(store: Store) -> None:

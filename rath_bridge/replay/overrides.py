@@ -95,6 +95,10 @@ class Overrides:
         """What was named, and nothing has asked for."""
         return tuple(one for one in dict.fromkeys(self.given) if one not in self.taken)
 
+    def changes(self, call: HeldCall) -> bool:
+        """Tell whether a recorded call's answer is changed by its chunk."""
+        return any(one in self.chunks for one in call.chunks)
+
     def at(self, chunk: Digest | None, call: HeldCall | None) -> Changed | None:
         """Return the new answer for a recorded call, where there is one."""
         if chunk is None:

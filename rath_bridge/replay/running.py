@@ -314,4 +314,6 @@ class _Replay:
         tape = self.tape
         told = [*versions(tape.held), *at_once(tape.held)]
         failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
-        return told + failed + [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
+        kept = [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
+        again = [f"{what} came again and was answered as changed, not done" for what in dict.fromkeys(tape.changed_again)]
+        return told + failed + kept + again

@@ -84,6 +84,8 @@ class Tape:
     """Calls whose intent is on record and whose result is not, and that the run came to again."""
     kept: list[str] = field(default_factory=list[str])
     """Writes that were answered from the record although the run had left it: they are not done twice."""
+    changed_again: list[str] = field(default_factory=list[str])
+    """Writes that came again, and were answered by what an override says of an equal call."""
     repeated: list[tuple[Digest, bool]] = field(default_factory=list[tuple[Digest, bool]])
     """Recorded chunks whose answers were given again, in order, and whether they were changed."""
     answered: set[Digest] = field(default_factory=set[Digest])
@@ -219,6 +221,9 @@ class Tape:
         if chunk is not None:
             self.parted = True
             if kind == "tool" and not self._may_run(name, chunk):
+                changed = self._as_changed(name or "", arguments)
+                if changed is not None:
+                    return self._again(changed, title)
                 self.kept.append(title)
                 return self._serve(chunk)
             self._note(chunk)
@@ -302,11 +307,23 @@ class Tape:
         """Find a write of the record that this call would do again, or one of which nobody knows whether it was done."""
         same = [call for call in self.held.same(name, arguments) if call.position > self.after and call.started]
         found = next((call for call in same if call.unknown), same[-1] if same else None)
+        found = self._as_changed(name, arguments) or found
         if found is None or self.allow_effects or self.rules.effect(name, found.effect) != "writes":
             return None
         return found if found.unknown or self.parted or self.rules.on_miss(name) == "live" else None
 
+    def _as_changed(self, name: str, arguments: Any) -> HeldCall | None:
+        """Find the equal call whose answer was changed: what would be done again is answered as in the world of the what-if."""
+        same = [call for call in self.held.same(name, arguments) if call.position > self.after]
+        return next((call for call in reversed(same) if self.overrides.changes(call)), None)
+
     def _again(self, call: HeldCall, title: str) -> Verdict:
+        change = self.overrides.at(call.end or next(iter(call.chunks), None), call)
+        if change is not None:
+            self.parted = self.changed = True
+            self.changed_again.append(title)
+            self.repeated.extend([] if call.end is None else [(call.end, True)])
+            return Verdict("value", change.value, chunk=call.end)
         if not call.unknown:
             self.kept.append(title)
             self.served += 1

@@ -24,7 +24,9 @@ def weather(city: str) -> str:
 def main() -> None:
     store = rb.open_store(os.environ["STORE"])
     script = [
-        ModelStep(output=[function_call("weather", {"city": os.environ.get("CITY", "Oslo")}, call_id="c1")]),
+        ModelStep(
+            output=[function_call("weather", {"city": os.environ.get("CITY", "Oslo")}, call_id=os.environ.get("CALL", "c1"))]
+        ),
         ModelStep(output=[assistant_message(os.environ.get("ANSWER", "It is sunny."))]),
     ]
     if os.environ.get("SKIP"):

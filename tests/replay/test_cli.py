@@ -108,6 +108,18 @@ def test_a_what_if_from_the_command_line(url: str, monkeypatch: pytest.MonkeyPat
     assert not Path("ran").exists()
 
 
+def test_on_the_command_line_a_write_that_comes_again_is_answered_as_changed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALL", "c2")
+    with rb.open_store(url) as store:
+        number = next(c.position for c in store.session("ticket") if c.kind == "tool_result")
+        done = replayed(url, "--until", str(number), "--set", "body.result=rain", "--branch", "rain")
+        assert done.exit_code == 0, done.stderr + done.stdout
+        assert "tool weather came again and was answered as changed, not done" in done.stdout
+        results = [c.values["result"] for c in store.session("ticket@rain") if c.kind == "tool_result"]
+        assert results == ["rain", "rain"]
+    assert not Path("ran").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "command", "words"),
     [

@@ -160,6 +160,46 @@ async def test_a_recorded_write_is_never_executed_again(store: rb.Store) -> None
     assert RAN == ["refund A-1", "refund A-1"], str(allowed)
 
 
+@pytest.mark.parametrize("until", [None, 0], ids=["overridden", "overridden behind until"])
+async def test_a_write_that_comes_again_is_answered_as_changed(store: rb.Store, until: int | None) -> None:
+    """The bank refuses; the live model tries again, twice: it is never told that what was refused was done."""
+    s = await recorded(store)
+    paid = at(s, "tool_result", "refund")
+    told = "the bank refused"
+    again = [step(call("refund", {"order": "A-1"}, f"c{number}")) for number in (7, 8)]
+    first = steps()[:2] if until is not None else []
+    report = await rb.areplay(
+        s, program(store, scripted(*first, *again, say("Refused."))), until=until, overrides={paid.id: told}, then="live",
+        policy={"weather": "reads"},
+    )  # fmt: skip
+    assert (report.value, report.unasked) == ("Refused.", ()), str(report)
+    assert [one for one in RAN if one.startswith("refund")] == []
+    assert "tool refund came again and was answered as changed, not done" in report.notes
+    assert not any("from the record" in note for note in report.notes)
+    assert report.result is not None
+    results = [cast(Any, c.body) for c in report.result if c.kind == "tool_result" and cast(Any, c.body).name == "refund"]
+    assert [(one.result, one.attributes.get("replayed")) for one in results] == [(told, paid.id)] * 3
+    assert report.result.fsck() == []
+    RAN.clear()
+    allowed = await rb.areplay(
+        s, program(store, scripted(*first, *again, say("Paid."))), until=until, overrides={paid.id: told}, then="live",
+        policy={"weather": "reads"}, allow_effects=True,
+    )  # fmt: skip
+    assert [one for one in RAN if one.startswith("refund")] == ["refund A-1", "refund A-1"], str(allowed)
+
+
+async def test_an_equal_write_of_the_record_behind_the_fork_is_answered_as_changed(store: rb.Store) -> None:
+    """The record holds the write twice, and one of them is changed: where it would be done again, the other answer contradicts it."""
+    twice = [step(call("refund", {"order": "A-1"}, f"c{number}")) for number in (1, 2)]
+    s = await recorded(store, scripted(*twice, say("Refunded.")))
+    first = at(s, "tool_result", "refund")
+    model = scripted(*[step(call("refund", {"order": "A-1"}, f"c{number}")) for number in (2, 3)], say("Refused."))
+    report = await rb.areplay(s, program(store, model), overrides={first.id: "refused"}, until=first, then="live")
+    assert (report.value, RAN) == ("Refused.", []), str(report)
+    assert report.result is not None
+    assert [cast(Any, c.body).result for c in report.result if c.kind == "tool_result"] == ["refused"] * 3
+
+
 async def test_behind_the_fork_reads_are_made_and_writes_are_served(store: rb.Store) -> None:
     s = await recorded(store)
     report = await rb.areplay(

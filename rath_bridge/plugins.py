@@ -30,6 +30,8 @@ class Adapter(Protocol):
     where nothing of the framework is on record and it is not in use. ``frameworks``, the top-level modules of the framework, goes with
     it: when one of them is imported in the middle of a replay, the player is asked for again.
 
+    So is ``prompt(items) -> Sequence[Message]``: it reads the items of an ``inference`` chunk's input where they are no JSON.
+
     So is ``needed(backend, before) -> Iterable[Digest]``: old chunks that ``rath-bridge prune`` must leave, since younger ones stand on
     them. And ``BLIND_SPOTS``: sentences that tell what the adapter is known not to see, for evidence packets. And ``BESIDE``: packages that
     break something of the framework where they stand beside it, with the versions that do not, and what to do else, for the doctor.

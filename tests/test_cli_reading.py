@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
 import rath_bridge as rb
 from rath_bridge.model.chunk import Native
-from rath_bridge.model.kinds import Message, Unknown
+from rath_bridge.model.kinds import Inference, Message, Unknown, Usage
+from rath_bridge.model.trees import list_tree
 from tests.cli_store import HOSTILE, TRIAGE, fill, run
 
 
@@ -222,7 +225,6 @@ def test_nested_runs_come_along(sqlite_url: str) -> None:
 
 
 def test_erased_content_is_named_and_cannot_be_compared() -> None:
-    from dataclasses import replace
 
     from rath_bridge.cli.comparing import INCOMPARABLE, status_of
     from rath_bridge.verbs.diff import Change, Diff
@@ -272,3 +274,40 @@ def test_every_kind_has_its_words() -> None:
     ]  # fmt: skip
     for body, text in words:
         assert body_words(body) == text
+
+
+def test_show_prints_the_prompt_of_a_model_call(sqlite_url: str) -> None:
+    """Whatever a framework keeps it as; long messages are cut, and whole with --full and --json."""
+    url = sqlite_url
+    items = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": HOSTILE.replace("\ud800", "") + "long " * 200 + "end"},
+    ]
+    data = [json.dumps(item).encode() for item in items]
+    tree, nodes = list_tree([sha256(one).digest() for one in data])
+    held = {**nodes, **{sha256(one).hexdigest(): one for one in data}}
+    with rb.open_store(url) as store:
+        made = rb.draft(Inference(model="m-1", input=tree.ref), run=TRIAGE, objects=held)
+        store.create("s").append(made, rb.draft(Inference(usage=Usage(input_tokens=3))))
+    shown = run("show", "s:1", store=url).stdout
+    assert "usage: not on record" in shown
+    assert "- system: Be kind." in shown
+    assert "long long" in shown
+    assert "\x1b" not in shown
+    assert "long end" not in shown
+    assert "long end" in run("show", "s:1", "--full", store=url).stdout
+    told = json.loads(run("show", "s:1", "--json", store=url).stdout)
+    assert [one["role"] for one in told["prompt"]] == ["system", "user"]
+    assert told["prompt"][1]["parts"][0]["content"].endswith("end")
+    assert told["body"]["input"]["digest"] == tree.ref.digest
+    assert "usage: 3 input tokens" in run("show", "s:2", store=url).stdout
+    found = run("show", tree.ref.digest[:8], store=url).stdout
+    assert "list of 2" in found
+    assert "system: Be kind." in found
+    one = sha256(data[0]).hexdigest()
+    assert json.loads(run("show", one[:8], "--json", store=url).stdout)["value"] == items[0]
+    assert run("show", one, "--raw", store=url).stdout_bytes == data[0]
+    missing = run("show", "00000000", store=url)
+    assert missing.exit_code == 2
+    assert "no chunk, blob or tree begins with 00000000" in missing.stderr
+    assert "fsck" not in missing.stderr

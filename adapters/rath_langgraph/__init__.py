@@ -6,7 +6,7 @@ Imports without LangGraph; the names below are loaded when they are first used.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
     from rath_bridge.model.digests import Digest
+    from rath_bridge.model.kinds import Message
     from rath_bridge.replay import Player, Tape
     from rath_bridge.store.protocol import Backend
     from rath_langgraph.databases import open_database as open_database
@@ -62,6 +63,7 @@ __all__ = [
     "node_timings",
     "open_database",
     "player",
+    "prompt",
     "recognises",
     "wrap",
 ]  # fmt: skip
@@ -74,6 +76,23 @@ def needed(backend: Backend, before: int) -> Iterable[Digest]:
     from rath_langgraph.upkeep import needed as found
 
     return found(backend, before)
+
+
+def prompt(items: Sequence[bytes]) -> Sequence[Message]:
+    """Read what a model was told: the items of a recorded prompt, as messages for everybody.
+
+    Raises:
+        MissingExtraError: LangGraph is not installed.
+        RathError: They are no messages.
+    """
+    from rath_bridge.plugins import require
+
+    require("langgraph.checkpoint.base", "reading a prompt of LangGraph", extra)
+    from rath_langgraph.items import join_list
+    from rath_langgraph.neutral import message_body
+    from rath_langgraph.serde import RathSerializer
+
+    return [message_body(one) for one in RathSerializer().loads_typed(("msgpack", join_list(list(items))))]
 
 
 def player(tape: Tape) -> Player | None:

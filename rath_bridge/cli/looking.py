@@ -1,8 +1,9 @@
-"""``show``: one chunk, its envelope and its body in full."""
+"""``show``: one chunk, its envelope and its body in full; the prompt of a model call; a blob or a tree by its digest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import islice
 from typing import Annotated, Any, cast
 
@@ -16,16 +17,19 @@ from rath_bridge.cli.face import AsJson, Face, quoted
 from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
 from rath_bridge.cli.listing import on_branch
 from rath_bridge.cli.naming import find_chunk
+from rath_bridge.cli.objects import find_object, show_object
+from rath_bridge.cli.prompts import lines, prompt
 from rath_bridge.cli.runs import RunNames
 from rath_bridge.cli.styles import style_of
-from rath_bridge.errors import ErasedError, RathError
+from rath_bridge.errors import ErasedError, MissingChunkError, RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.encoding import BlobRef, TreeRef, dumps, escape
+from rath_bridge.model.kinds import Inference, Usage
 from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.jsonable import jsonable
 from rath_bridge.verbs.matching import Filter
-from rath_bridge.verbs.words import size
+from rath_bridge.verbs.words import size, value_words
 
 
 def show(
@@ -33,11 +37,16 @@ def show(
     chunk: Annotated[
         str,
         typer.Argument(
-            metavar="CHUNK", help="Digest (4 or more digits), or NAME:N; NAME alone is its last chunk.", show_default=False
+            metavar="CHUNK",
+            help="Digest (4 or more digits; 8 for blobs and trees), or NAME:N; NAME alone is its last chunk.",
+            show_default=False,
         ),
     ],
-    raw: Annotated[bool, typer.Option("--raw", help="The exact bytes of the envelope: their sha256 is the id.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The exact bytes of the envelope (or blob): their sha256 is the id.")
+    ] = False,
     body: Annotated[bool, typer.Option("--body", help="The exact bytes of the body.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Prompts, blobs and trees whole, nothing cut.")] = False,
     every: Annotated[
         bool, typer.Option("--all", help="With a filter: all branches of NAME, and all that was merged in.")
     ] = False,
@@ -55,7 +64,7 @@ def show(
     grep: Grep = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one chunk: envelope, body and native record.
+    """Show one chunk: envelope, body and native record; of a model call its prompt. Or a blob or a tree, by its digest.
 
     With a filter, every chunk of a session that fits is shown, newest first.
     """
@@ -65,11 +74,19 @@ def show(
     if wanted or every or number is not None:
         if raw or body:
             raise typer.BadParameter("--raw and --body are of one chunk: leave out the filter")
-        _show_all(face, on_branch(face, chunk, branch), wanted, every, number, as_json=as_json)
+        _show_all(face, on_branch(face, chunk, branch), wanted, every, number, as_json=as_json, full=full)
         return
     if branch is not None:
         chunk = on_branch(face, chunk, branch).name
-    found = find_chunk(face, chunk)
+    try:
+        found = find_chunk(face, chunk)
+    except MissingChunkError:
+        name, data = find_object(face.store.backend, chunk)
+        if raw or body:
+            face.write(data)
+        else:
+            show_object(face, name, data, full=full, as_json=as_json)
+        return
     if raw or body:
         if body and found.body_bytes is None:
             raise ErasedError(found.id)
@@ -77,10 +94,12 @@ def show(
     elif as_json:
         face.json(_row(face, found))
     else:
-        _print(face, found)
+        _print(face, found, full)
 
 
-def _show_all(face: Face, session: Session, wanted: Filter, every: bool, number: int | None, *, as_json: bool) -> None:
+def _show_all(
+    face: Face, session: Session, wanted: Filter, every: bool, number: int | None, *, as_json: bool, full: bool
+) -> None:
     asked = matcher(wanted, face.store.backend, RunNames(face.store.backend))
     found = islice(asked.of(entry.chunk for entry in session.log(all=every)), number)
     if as_json:
@@ -92,7 +111,7 @@ def _show_all(face: Face, session: Session, wanted: Filter, every: bool, number:
         for at, chunk in enumerate(found):
             if at:
                 face.out.print()
-            _print(face, chunk)
+            _print(face, chunk, full)
 
 
 def _row(face: Face, chunk: Chunk) -> dict[str, Any]:
@@ -100,9 +119,18 @@ def _row(face: Face, chunk: Chunk) -> dict[str, Any]:
     ways = [f"show {parent[:12]}" for parent in chunk.parents]
     return {
         "id": chunk.id, "number": chunk.position, "envelope": orjson.loads(chunk.envelope), "native": _native(chunk),
-        "body": None if chunk.body_bytes is None else jsonable(chunk.values), "erased": chunk.body_bytes is None,
+        "body": None if chunk.body_bytes is None else jsonable(chunk.values), "erased": chunk.body_bytes is None, **_told(chunk),
         "next_actions": face.next(*ways, f"show {short} --raw", f"show {short} --body"),
     }  # fmt: skip
+
+
+def _told(chunk: Chunk) -> dict[str, Any]:
+    """What stands beside a model call's body for scripts: its prompt, message by message."""
+    try:
+        found = None if chunk.body_bytes is None else prompt(chunk)
+    except RathError as error:
+        return {"prompt": None, "prompt_error": str(error)}
+    return {} if found is None else {"prompt": jsonable(found)}
 
 
 def _native(chunk: Chunk) -> dict[str, Any] | None:
@@ -110,7 +138,7 @@ def _native(chunk: Chunk) -> dict[str, Any] | None:
     return None if ref is None else {key: ref[key] for key in ("framework", "version", "codec", "digest", "size")}
 
 
-def _print(face: Face, chunk: Chunk) -> None:
+def _print(face: Face, chunk: Chunk, full: bool = False) -> None:
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="head", no_wrap=True)
     facts.add_column(overflow="fold")
@@ -126,9 +154,40 @@ def _print(face: Face, chunk: Chunk) -> None:
     except RathError as error:
         face.line((f"The body cannot be read: {inert(str(error))}", "bad"))
         return
+    if chunk.kind == "inference":
+        values = {key: value for key, value in values.items() if key != "usage"}
+        face.line(("usage: ", "head"), _usage(cast(Inference, chunk.body)))
+        if _print_prompt(face, chunk, full):
+            values.pop("input", None)
     for indent, key, text in _lines(values, 0):
         label = Text("- " if key == "-" else f"{inert(key)}: " if key else "", "head")
         face.show(Padding(label.append(text, "default"), (0, 0, 0, indent * 2), expand=False))
+
+
+def _usage(body: Inference) -> str:
+    found = {one.name: getattr(body.usage, one.name, None) for one in fields(Usage)}
+    told = [
+        f"{value_words(count)} {name.replace('_tokens', ' tokens').replace('_', ' ')}"
+        for name, count in found.items()
+        if count is not None
+    ]
+    return ", ".join(told) or "not on record"
+
+
+def _print_prompt(face: Face, chunk: Chunk, full: bool) -> bool:
+    """Print what a model was told; tell whether there was something to print."""
+    try:
+        told = prompt(chunk)
+    except RathError as error:
+        face.line((f"The prompt cannot be read: {inert(str(error))}", "bad"))
+        return False
+    if told is None:
+        return False
+    ref = chunk.values.get("input")
+    face.line(("prompt: ", "head"), _scalar(ref) if isinstance(ref, TreeRef) else "")
+    for who, said in lines(told, full):
+        face.show(Padding(Text(f"- {who}: ", "head").append(said, "default"), (0, 0, 0, 2), expand=False))
+    return True
 
 
 def _facts(face: Face, chunk: Chunk) -> Iterator[tuple[str, str, str]]:

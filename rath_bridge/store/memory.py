@@ -418,6 +418,11 @@ class MemoryBackend:
         with self._lock:
             return sorted(name for name in self._rows if name.startswith(prefix))[:10]
 
+    def find_objects(self, prefix: str) -> list[Digest]:
+        """Up to ten digests of blobs, native records and tree nodes that begin with these hexadecimal characters."""
+        with self._lock:
+            return sorted(name for name in self._objects if name.startswith(prefix))[:10]
+
     def objects(self, names: Iterable[Digest]) -> Mapping[Digest, bytes]:
         try:
             return {name: self._objects[name] for name in names}

@@ -98,6 +98,8 @@ IDS_AMONG: Final = "SELECT n, id FROM rath_chunk WHERE n IN (...)"
 PARENT: Final = "SELECT n, id, generation FROM rath_chunk WHERE id = ?"
 FIND: Final = "SELECT id FROM rath_chunk WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 10"
 
+FIND_OBJECTS: Final = "SELECT digest FROM rath_object WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT 10"
+
 PUT_OBJECT: Final = "INSERT INTO rath_object (n, digest, form, data) VALUES (?, ?, ?, ?)"
 PUT_OBJECTS: Final = (
     "INSERT INTO rath_object (digest, form, data) SELECT * FROM unnest(?::bytea[], ?::smallint[], ?::bytea[]) "

@@ -96,9 +96,16 @@ class SqlReader(SqlChunks):
         return spans[::-1]
 
     def find(self, prefix: str) -> list[Digest]:
+        return self._beginning(schema.FIND, prefix)
+
+    def find_objects(self, prefix: str) -> list[Digest]:
+        """Up to ten digests of blobs, native records and tree nodes that begin with these hexadecimal characters."""
+        return self._beginning(schema.FIND_OBJECTS, prefix)
+
+    def _beginning(self, query: str, prefix: str) -> list[Digest]:
         low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
         with self.reading() as tx:
-            return [bytes(row[0]).hex() for row in tx.all(schema.FIND, (low, high))]
+            return [bytes(row[0]).hex() for row in tx.all(query, (low, high))]
 
     def lookup(self, key: Key) -> Chunk | None:
         with self.reading() as tx:

@@ -146,24 +146,19 @@ class Redactor:
         return self._apply(value)
 
     def data(self, value: bytes) -> bytes | None:
-        """Return bytes with every match replaced; None where they are no UTF-8 text, hold a secret, and so cannot be mended."""
+        """Return bytes with every match replaced; None where they are no UTF-8 text, hold a secret, and so cannot be mended.
+
+        In JSON, or lines of it, only within its texts: it stays JSON, and no rule looks beyond the end of a text.
+        """
         try:
             text = value.decode()
         except UnicodeDecodeError:
             binary = value.decode("latin-1")
             return None if any(rule.pattern.search(binary) for rule in self._wanted(binary)) else value
-        clean = self.text(text)
-        return value if clean == text else clean.encode()
-
-    def json_data(self, value: bytes) -> bytes | None:
-        """As `data`; in JSON, or lines of it, only within the texts: it stays JSON, and no rule looks beyond the end of a text."""
-        try:
-            text = value.decode()
-            if not _is_json(text) and not all(map(_is_json, text.rstrip("\n").split("\n"))):
-                return self.data(value)
-        except UnicodeDecodeError:
-            return self.data(value)
-        clean = _TOKEN.sub(self._token, text)
+        if "\\" not in text and next(self._wanted(text), None) is None:
+            return value
+        lines = text.rstrip("\n").split("\n")
+        clean = _TOKEN.sub(self._token, text) if _is_json(text) or all(map(_is_json, lines)) else self.text(text)
         return value if clean == text else clean.encode()
 
     def _token(self, match: re.Match[str]) -> str:
@@ -174,7 +169,7 @@ class Redactor:
 
     def native(self, value: Native) -> Native | None:
         """Redact a native record; None where it is no text and holds a secret: it is left out then."""
-        data = self.json_data(value.data)
+        data = self.data(value.data)
         return None if data is None else value if data is value.data else replace(value, data=data)
 
     def _apply(self, value: Any) -> Any:

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rath_bridge as rb
+from rath_bridge.errors import RecorderError
 from rath_bridge.model.chunk import Native, draft
+from rath_bridge.model.digests import digest
 from rath_bridge.model.encoding import BlobRef, Encoded, decode, encoded
 from rath_bridge.model.kinds import Inference, Message, Note, ToolCall, ToolResult
 from rath_bridge.model.parts import TextPart, ToolCallPart
+from rath_bridge.model.trees import list_tree
 from rath_bridge.redaction import DEFAULT, RULES, Redactor, Rule
 from rath_bridge.testing import same, strategies
 
@@ -202,6 +206,23 @@ def test_a_native_record_that_is_json_stays_json() -> None:
     same_one = Native("f", "1", "json", b'{"url":"http://host","to":"a@b"}')
     assert DEFAULT.native(same_one) is same_one
     assert redactor.native(Native("f", "1", "text", b"{token: x")) == Native("f", "1", "text", b"{[redacted:token]")
+
+
+def test_json_is_read_however_it_is_escaped() -> None:
+    data = DEFAULT.data(rb'{"a":"postgres:\/\/u:pa55@h","b":"sk\u002dproj-' + b"a1B2" * 8 + rb'","c":"\/"}')
+    assert data == rb'{"a":"postgres://[redacted:url-password]@h","b":"[redacted:openai-key]","c":"\/"}'
+
+
+def test_an_item_of_a_tree_in_which_no_text_holds_a_secret_is_kept() -> None:
+    item = b'{"url":"http://host","to":"a@b"}'
+    tree, nodes = list_tree([bytes.fromhex(digest(item))])
+    with rb.open_store("memory:") as store, rb.record(store, "s", strict=True) as recorder:
+        recorder.emit(Inference(input=tree.ref), objects={**nodes, digest(item): item})
+        secret = b'{"key":"' + SAMPLES["aws-key-id"].encode() + b'"}'
+        tree, nodes = list_tree([bytes.fromhex(digest(secret))])
+        with pytest.raises(RecorderError, match="a known secret"):
+            recorder.emit(Inference(input=tree.ref), objects={**nodes, digest(secret): secret})
+        assert [chunk.kind for chunk in recorder.session] == ["session", "inference"]
 
 
 def test_a_rule_that_only_looks_like_ours_is_always_run() -> None:

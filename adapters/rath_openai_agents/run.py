@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from typing import Any, cast
 from agents import Agent, Handoff, RunConfig, Runner, RunState
 from agents.models.interface import Model, ModelProvider
 
+from rath_bridge.aio import in_thread
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Note
 from rath_bridge.model.report import LossReport
@@ -27,7 +29,8 @@ from rath_openai_agents.hooks import RathRunHooks
 from rath_openai_agents.items import FRAMEWORK, item_list, key
 from rath_openai_agents.processor import watch_wrapped
 from rath_openai_agents.record import RecordingModel
-from rath_openai_agents.state import StateResumedError, checkpoint, resumed_key
+from rath_openai_agents.state import AGAIN, StateResumedError, checkpoint, resumed_key
+from rath_openai_agents.turns import recorded_turns
 
 
 def wrap(agent: Agent[Any], store: Store, session: str | None = None, *, continues: LossReport | None = None) -> WrappedAgent:
@@ -89,13 +92,21 @@ class WrappedAgent:
         return result
 
     def __call__(self, session: Session, /) -> Session:
-        """Go on from a session; returns it as it stands afterwards."""
-        self._on(session).run_sync()
+        """Go on from a session; returns it as it stands afterwards. As what a replay runs: make every run of the record again."""
+        turns = recorded_turns(session, self.agent.name)
+        if turns is None:
+            self._on(session).run_sync()
+        else:
+            turns.again(self._on(session))
         return session.latest()
 
     async def acall(self, session: Session, /) -> Session:
         """Async twin of calling it."""
-        await self._on(session).run()
+        turns = await in_thread(recorded_turns, session, self.agent.name)
+        if turns is None:
+            await self._on(session).run()
+        else:
+            await turns.aagain(self._on(session))
         return session.latest()
 
     # ---------------------------------------------------------------- inside
@@ -121,7 +132,10 @@ class WrappedAgent:
             run = recorder.begin(self.agent.name, "agent", native_id=config.group_id, manifest=rows, origin=origin())
             talk = Conversation(recorder, run, report.manifest if report is not None else (), bounded=True)
             settings = self._settings(config, options, recorder)
-            return _Going(recorder, owned, run, talk, _Clones(recorder).of(self.agent), items, settings)
+            clones = _Clones(recorder, self.agent)
+            if type(given) is RunState:
+                items = clones.of_state(given)
+            return _Going(recorder, owned, run, talk, clones.start, items, settings)
         except BaseException:
             if owned:
                 recorder.close()
@@ -222,7 +236,7 @@ def _resume(recorder: Recorder, state: Any, again: bool) -> None:
         return
     if not again:
         raise StateResumedError(recorder.name, first.id)
-    recorder.append(draft(Note(text=f"the RunState of chunk {first.id} was resumed again", author="rath_openai_agents")))
+    recorder.append(draft(Note(text=f"the RunState of chunk {first.id} {AGAIN}", author="rath_openai_agents")))
 
 
 def _write(recorder: Recorder, run: Any, body: Any, native: Any, objects: Any) -> None:
@@ -246,9 +260,10 @@ class _Recording(ModelProvider):
 class _Clones:
     """Clones of an agent graph; handoffs may lead in circles."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, start: Agent[Any]) -> None:
         self._recorder = recorder
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+        self.start = self.of(start)
 
     def of(self, agent: Agent[Any]) -> Agent[Any]:
         known = self._made.get(id(agent))
@@ -264,6 +279,16 @@ class _Clones:
         self._made[id(agent)] = (agent, clone)
         clone.handoffs = [self._handoff(one) for one in cast("Sequence[Any]", agent.handoffs)]
         return clone
+
+    def of_state(self, state: Any) -> Any:
+        """A paused run on agents that record: a state holds those that it was made with."""
+        agent: Agent[Any] | None = state._current_agent
+        if agent is None or not isinstance(agent.model, Model) or isinstance(agent.model, RecordingModel):
+            return state
+        own = None if state._context is None else state._context.context
+        found = RunState.from_json(self.start, state.to_json(), context_override=own)
+        with ThreadPoolExecutor(1) as thread:  # a stream is begun without waiting
+            return thread.submit(asyncio.run, found).result()
 
     def _handoff(self, one: Any) -> Any:
         if isinstance(one, Agent):

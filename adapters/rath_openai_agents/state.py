@@ -15,12 +15,15 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Approval, Checkpoint
-from rath_bridge.model.trees import map_tree, read_map
+from rath_bridge.model.trees import Fetch, map_tree, read_map
+from rath_bridge.replay import current_tape
 from rath_bridge.session import Session
 from rath_openai_agents.items import FRAMEWORK, from_bytes, listed, long_texts, parse, table, to_bytes
 from rath_openai_agents.who import origin
 
 NAMESPACE: Final = "run_state"
+AGAIN: Final = "was resumed again"
+"""What the note says of a snapshot that is resumed although it was resumed before."""
 VERSION: Final = "$schemaVersion"
 _OWN: Final = frozenset({VERSION, "context"})
 """Parts that change without the run going on: an approval given, a newer SDK."""
@@ -53,7 +56,7 @@ def checkpoint(state: Any, *, source: str = "paused", once: Key | None = None) -
         source: Why it was kept.
         once: Keep it only if nothing stands under this key.
     """
-    found = state_json(state)
+    found = _as_then(state_json(state))
     parts = {name: to_bytes(value, f"RunState.{name}") for name, value in found.items()}
     tree, nodes = map_tree({name: sha256(data).digest() for name, data in parts.items()})
     objects: dict[Digest, bytes] = {**nodes, **{digest(data): data for data in parts.values()}, **long_texts(found)}
@@ -63,6 +66,21 @@ def checkpoint(state: Any, *, source: str = "paused", once: Key | None = None) -
     )  # fmt: skip
     told = [one for one in approvals(found) if source != "resumed" or one.phase != "asked"]
     return (draft(body, origin=origin(), objects=objects, once=once), *(draft(one, origin=origin()) for one in told))
+
+
+def _as_then(state: dict[str, Any]) -> dict[str, Any]:
+    """In a replay, the recorded state that this one repeats: the SDK's trace has a new id in every run."""
+    tape = current_tape()
+    if tape is None:
+        return state
+    for chunk in tape.held.chunks:
+        if chunk.kind != "checkpoint" or chunk.id in tape.held.unreadable:
+            continue
+        if cast(Checkpoint, chunk.body).namespace == NAMESPACE:
+            then = state_at(chunk, tape.session.store.backend.objects)
+            if {**state, "trace": then.get("trace")} == then:
+                return then
+    return state
 
 
 def snapshot_id(state: Mapping[str, Any]) -> str:
@@ -126,11 +144,15 @@ def saved_state(session: Session) -> dict[str, Any]:
         raise UnsupportedError(
             f"{session.name} holds no RunState of openai_agents: append rath_openai_agents.checkpoint(state) to it"
         )
+    return state_at(chunk, session.store.backend.objects)
+
+
+def state_at(chunk: Chunk, fetch: Fetch) -> dict[str, Any]:
+    """Return the JSON of the paused run that a checkpoint keeps."""
     body = cast(Checkpoint, chunk.body)
-    backend = session.store.backend
-    raw = read_map(cast(TreeRef, body.state), backend.objects)
+    raw = read_map(cast(TreeRef, body.state), fetch)
     names = {name: value.hex() for name, value in raw.items()}
-    data = backend.objects(set(names.values()))
+    data = fetch(set(names.values()))
     order: Sequence[str] = table(body.envelope).get("order") or sorted(names)
     return {name: from_bytes(data[names[name]], f"RunState.{name}") for name in order}
 
@@ -169,5 +191,6 @@ def _number(value: Any) -> int | None:
 
 
 __all__ = [
-    "StateResumedError", "approvals", "asked_for", "checkpoint", "is_state", "resumed_key", "saved_state", "snapshot_id", "state_json",
+    "AGAIN", "StateResumedError", "approvals", "asked_for", "checkpoint", "is_state", "resumed_key", "saved_state", "snapshot_id",
+    "state_at", "state_json",
 ]  # fmt: skip

@@ -132,3 +132,28 @@ def test_a_branch_and_a_merge_are_named(url: str) -> None:
     assert texts[:2] == ["assistant: I write a credit note", "on the line ticket-4711@try-b"]
     main = json.loads(run("audit", "ticket-4711", "--json", store=url).stdout)
     assert main["answers"][3]["rows"][0]["text"].startswith("triage: 120 tokens in, 30 out")
+
+
+def test_usage_that_nobody_reports_is_not_told_as_zero(sqlite_url: str, tmp_path: Path) -> None:
+    with rb.open_store(sqlite_url) as store:
+        s = store.create("quiet")
+        s = s.append(
+            rb.message("user", "Hello"), rb.draft(Inference(model="m", agent="a")), rb.draft(Inference(model="m", agent="b"))
+        )
+        s.detach("partly").append(rb.draft(Inference(model="m", agent="b", usage=Usage(input_tokens=7))))
+
+    def spending(name: str) -> list[str]:
+        found = json.loads(run("audit", name, "--json", store=sqlite_url).stdout)["answers"]
+        return [row["text"] for one in found if one["name"] == "spending" for row in one["rows"]]
+
+    def page(name: str) -> str:
+        assert run("packet", name, "-o", str(tmp_path / name), store=sqlite_url).exit_code == 0
+        return (tmp_path / name / "report.html").read_text()
+
+    silent = [f"{name}: usage not on record, 1 model call (m)" for name in "ab"]
+    assert spending("quiet") == silent
+    assert spending("partly") == [
+        "b: 7 tokens in, 0 out, 2 model calls (m); 1 of 2 model calls report usage", silent[0],
+    ]  # fmt: skip
+    assert "<b>–</b><span>tokens: usage not on record</span>" in page("quiet")
+    assert "<b>7</b><span>tokens, 1 of 3 model calls report usage</span>" in page("partly")

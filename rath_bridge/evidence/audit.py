@@ -215,9 +215,9 @@ class _Asked(Gathered):
             cost = "" if one.cost is None else f", {one.cost:.4f} USD as reported"
             calls = f"{one.calls} model call{'' if one.calls == 1 else 's'}"
             models = ", ".join(map(_inert, sorted(one.models)))
-            yield Row(
-                f"{_inert(name)}: {one.input} tokens in, {one.output} out, {calls} ({models}){cost}", tuple(one.evidence[:_IDS])
-            )
+            tokens = f"{one.input} tokens in, {one.output} out" if one.told else "usage not on record"
+            some = f"; {one.told} of {one.calls} model calls report usage" if 0 < one.told < one.calls else ""
+            yield Row(f"{_inert(name)}: {tokens}, {calls} ({models}){cost}{some}", tuple(one.evidence[:_IDS]))
 
     def compacted(self) -> Iterator[Row]:
         for chunk, dropped in self.compactions:

@@ -71,7 +71,7 @@ def _top(title: str, sessions: Sequence[str], heads: Mapping[str, Digest], timel
     figures = [
         (len(heads), "line" if len(heads) == 1 else "lines"), (survey.chunks, "events"), (survey.tally["message"], "messages"),
         (survey.tally["tool_call"], "tool calls"), (survey.tally["inference"], "model calls"),
-        (f"{survey.tokens[0] + survey.tokens[1]:,}".replace(",", " "), "tokens"),
+        _tokens(survey),
     ]  # fmt: skip
     if survey.cost is not None:
         figures.append((f"{survey.cost:.4f}", "USD, as reported"))
@@ -84,6 +84,14 @@ def _top(title: str, sessions: Sequence[str], heads: Mapping[str, Digest], timel
         f'<p class="small who"><span class="soft">Agents</span> {agents}<br><span class="soft">Models</span> {models}</p>'
         "</header>"
     )
+
+
+def _tokens(survey: Survey) -> tuple[str, str]:
+    calls = survey.tally["inference"]
+    if calls and not survey.told:
+        return "–", "tokens: usage not on record"
+    some = f", {survey.told} of {calls} model calls report usage" if survey.told < calls else ""
+    return f"{survey.tokens[0] + survey.tokens[1]:,}".replace(",", " "), f"tokens{some}"
 
 
 def _integrity(signers: Sequence[str]) -> str:

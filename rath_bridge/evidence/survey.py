@@ -57,6 +57,8 @@ class Survey:
         """Chunks by kind and by ``kind:detail`` (``tool_call:refund``, ``approval:granted``)."""
         self.tokens = [0, 0]
         """Input and output."""
+        self.told = 0
+        """Model calls that report their tokens."""
         self.cost: float | None = None
         """US dollars, where a framework reports them."""
         self.models: set[str] = set()
@@ -190,6 +192,7 @@ class Survey:
         if type(usage) is not dict:
             return
         found = cast("dict[str, Any]", usage)
+        self.told += any(type(found.get(name)) is int for name in ("input_tokens", "output_tokens"))
         for number, name in enumerate(("input_tokens", "output_tokens")):
             self.tokens[number] += found[name] if type(found.get(name)) is int else 0
         if isinstance(cost := found.get("cost_usd"), int | float):

@@ -107,7 +107,7 @@ def _message(body: kinds.Message) -> str:
 def _inference(body: kinds.Inference) -> str:
     found = [one_line(body.response_model or body.model or "a model", 60)]
     usage = body.usage
-    if usage is not None:
+    if usage is not None and (usage.input_tokens is not None or usage.output_tokens is not None):
         cached = f" ({usage.cache_read_input_tokens} cached)" if usage.cache_read_input_tokens else ""
         found.append(f"{usage.input_tokens or 0} in{cached}, {usage.output_tokens or 0} out")
     if body.duration is not None:

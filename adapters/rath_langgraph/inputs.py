@@ -44,7 +44,7 @@ def context_note(context: Any, redactor: Redactor | None, author: str) -> Note:
         redactor: Fields in which it finds a secret are kept redacted, and named.
         author: The graph's name.
     """
-    fields = _fields(context)
+    fields = fields_of(context)
     if fields is None:
         return Note(text=_CONTEXT, author=author, attributes={"missing": [type(context).__qualname__]})
     kept = {str(name): plain(value) for name, value in fields.items() if _is_plain(value)}
@@ -71,7 +71,8 @@ def recorded_context(begin: Chunk, inside: Sequence[Chunk]) -> dict[str, Any] | 
     return None
 
 
-def _fields(context: Any) -> Mapping[Any, Any] | None:
+def fields_of(context: Any) -> Mapping[Any, Any] | None:
+    """The fields of a map, dataclass or pydantic model; None of anything else."""
     if isinstance(context, Mapping):
         return cast("Mapping[Any, Any]", context)
     if dataclasses.is_dataclass(context) and not isinstance(context, type):
@@ -172,4 +173,4 @@ def _messages(value: Any, depth: int = 0) -> Iterator[BaseMessage]:
         for item in cast("Sequence[Any]", value):
             yield from _messages(item, depth + 1)
     else:
-        yield from _messages(_fields(value), depth + 1)
+        yield from _messages(fields_of(value), depth + 1)

@@ -1,8 +1,9 @@
 """`RathCallbackHandler`: what a graph does while it runs, as chunks of the session that its thread lives in.
 
 Graphs and nodes are runs; a node's run is ambient inside the node, so that another framework that is called there lands under it, and its
-``native_id`` ends in the id of the task that it carries out (`rath_langgraph.timings` joins them). Messages never come from here: they are
-lifted from checkpoints. On the graph's own thread facts are taken down; chunks are built by the recorder's.
+``native_id`` ends in the id of the task that it carries out (`rath_langgraph.timings` joins them). Messages are lifted from checkpoints;
+where no checkpointer keeps a run's state, from what callbacks show of it (`rath_langgraph.unsaved`). On the graph's own thread facts are
+taken down; chunks are built by the recorder's.
 
 Source: ``langchain_core.callbacks.base``, ``langgraph.callbacks`` (langgraph 1.2).
 """
@@ -31,6 +32,7 @@ from rath_langgraph.neutral import origin, plain
 from rath_langgraph.observed import describe, place_of
 from rath_langgraph.tasks import waiting
 from rath_langgraph.threads import FRAMEWORK, observe, thread_run
+from rath_langgraph.unsaved import Unsaved, unsaved_spot
 from rath_langgraph.watching import owners
 
 _STEP: Final = "graph:step:"
@@ -66,19 +68,32 @@ class RathCallbackHandler(CallHandler):
         super().__init__(store, session)
         self._continues = continues
         self._routers = Routers(graph)
+        self._compiled = graph
         self._waiting: dict[str, list[str]] = {}
         self._contexts: dict[UUID, Any] = {}
+        self._unsaved: set[UUID] = set()
+        self._lists: dict[str, Unsaved] = {}
+        """Messages of graphs that run now and whose state no checkpointer keeps, by their run."""
 
     @contextmanager
-    def given(self, run_id: UUID | None, context: Any) -> Generator[None]:
-        """Note what a graph is given as ``context=`` when it begins with this id: callbacks are not told of it."""
+    def given(self, run_id: UUID | None, context: Any, unsaved: bool = False) -> Generator[None]:
+        """Note what callbacks are not told of a graph that begins with this id.
+
+        Args:
+            run_id: Of the callbacks; None notes nothing.
+            context: What it is given as ``context=``.
+            unsaved: No checkpointer keeps its state, so its messages are noted here.
+        """
         if run_id is not None and context is not None:
             self._contexts[run_id] = context
+        if run_id is not None and unsaved:
+            self._unsaved.add(run_id)
         try:
             yield
         finally:
             if run_id is not None:
                 self._contexts.pop(run_id, None)
+                self._unsaved.discard(run_id)
 
     # ---------------------------------------------------------------- graphs and nodes
 
@@ -93,12 +108,15 @@ class RathCallbackHandler(CallHandler):
         facts = metadata or {}
         name = str(kwargs.get("name") or "graph")
         if above is None:
-            found = self._graph(name, facts, inputs)
+            found = self._graph(name, facts, inputs, run_id in self._unsaved)
             context = self._contexts.pop(run_id, None)
             if context is not None:
                 self._told(found, context_note(context, found.recorder.redactor, name))
         elif any(tag.startswith(_STEP) for tag in tags or ()):
             found = self._node(name, facts, above)
+            around = self._lists.get(above.run.id)
+            if around is not None:
+                around.step(None if place_of(facts) is not None else inputs)
         elif facts.get("ls_integration") == FRAMEWORK and facts.get("checkpoint_ns") == facts.get("langgraph_checkpoint_ns"):
             found = self._subgraph(name, facts, above)
         else:
@@ -111,7 +129,7 @@ class RathCallbackHandler(CallHandler):
         self._open[run_id] = found
         owners[run_id] = self
 
-    def _graph(self, name: str, facts: Mapping[str, Any], inputs: Any) -> OpenRun:
+    def _graph(self, name: str, facts: Mapping[str, Any], inputs: Any, unsaved: bool) -> OpenRun:
         thread_id = None if facts.get("thread_id") is None else str(facts["thread_id"])
         recorder, owned = self._recorder(thread_id)
         observe(recorder)
@@ -122,13 +140,17 @@ class RathCallbackHandler(CallHandler):
                 parent = thread_run(self._threads, thread_id, recorder)
             except StoreError:  # it is down: the run stands alone, and is spooled
                 parent = AUTO
+        unsaved = unsaved or (thread_id is None and facts.get("ls_integration") == FRAMEWORK)  # savers ask for a thread
+        spot = unsaved_spot(self._compiled) if unsaved else None
         run = recorder.begin(
-            name, "graph", parent=parent, native_id=thread_id, manifest=rows, attributes={"blind_spots": list(BLIND_SPOTS)},
-            origin=origin(),
+            name, "graph", parent=parent, native_id=thread_id, manifest=rows,
+            attributes={"blind_spots": [*BLIND_SPOTS, *([spot] if spot else [])]}, origin=origin(),
         )  # fmt: skip
         found = OpenRun(recorder, run, "graph", name, owned, True, thread_id, parent if isinstance(parent, RunHandle) else None)
         if rows:
             recorder.flush()  # the saver reads it when the messages come
+        if spot is not None:
+            self._lists[run.id] = Unsaved(recorder, found.thread or run, self._compiled, inputs, rows)
         if isinstance(inputs, Command) and cast(Any, inputs).resume is not None:
             self._answered_by(found, cast(Any, inputs).resume)
         return found
@@ -187,6 +209,13 @@ class RathCallbackHandler(CallHandler):
         if found.kind == "node" and not found.passing:
             for route in self._routers.commanded(found.name, outputs):
                 self._told(found, route)
+        if self._lists:
+            around = self._lists.get(found.run.parent.id) if found.run.parent is not None else None
+            if around is not None and error is None:
+                around.result(outputs)
+            own = self._lists.pop(found.run.id, None)
+            if own is not None:
+                own.end(outputs)
         told = describe(error) if error is not None and status != "interrupted" else None
         found.recorder.end(found.run, status, error=told, origin=origin())
         if found.outermost:

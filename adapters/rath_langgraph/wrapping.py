@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 from uuid import UUID, uuid4
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
@@ -32,6 +33,8 @@ from rath_langgraph.saver import RathSaver
 from rath_langgraph.turns import recorded_turns
 
 _EXTRA: Final = "_rath"
+_LENT: Final = "__pregel_checkpointer"
+"""Where a graph lends its checkpointer to those in it (``langgraph._internal._constants.CONFIG_KEY_CHECKPOINTER``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,17 @@ class Wrapping:
     store: Store
     session: str | None
     handler: RathCallbackHandler
+    called: set[Any] = field(default_factory=set[Any])
+    """Callback ids of the runs on a Session: what is said there is appended at the end."""
+
+    @contextmanager
+    def calling(self, run: UUID) -> Generator[None]:
+        """Remember a run on a Session while it goes on."""
+        self.called.add(run)
+        try:
+            yield
+        finally:
+            self.called.discard(run)
 
 
 class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -57,12 +71,12 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
         """As the graph's own; what nodes send through their stream writer is recorded as it is handed over."""
         modes, shape = self._modes(kwargs)
-        found, context = _any(super()).stream, kwargs.get("context")
-        if "custom" not in modes and context is None:
+        found, context, unsaved = _any(super()).stream, kwargs.get("context"), self._is_unsaved(config)
+        if "custom" not in modes and context is None and not unsaved:
             yield from found(input, config, **kwargs)
             return
         run, settings = _with_run(config)
-        with self._rath.handler.given(run, context), closing(found(input, settings, **kwargs)) as items:
+        with self._rath.handler.given(run, context, unsaved), closing(found(input, settings, **kwargs)) as items:
             for item in items:
                 if "custom" in modes:
                     self._tap(run, item, shape)
@@ -71,14 +85,24 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 # pyright: ignore[reportIncompatibleMethodOverride]
         """Async twin of `stream`."""
         modes, shape = self._modes(kwargs)
-        found, context = _any(super()).astream, kwargs.get("context")
-        run, settings = _with_run(config) if "custom" in modes or context is not None else (None, config)
-        with self._rath.handler.given(run, context):
+        found, context, unsaved = _any(super()).astream, kwargs.get("context"), self._is_unsaved(config)
+        run, settings = _with_run(config) if "custom" in modes or context is not None or unsaved else (None, config)
+        with self._rath.handler.given(run, context, unsaved):
             async with aclosing(found(input, settings, **kwargs)) as items:
                 async for item in items:
                     if run is not None and "custom" in modes:
                         self._tap(run, item, shape)
                     yield item
+
+    def _is_unsaved(self, config: RunnableConfig | None) -> bool:
+        """Whether no checkpointer that is recorded keeps this run's state, and nobody else says its messages (`__call__` does)."""
+        if (config or {}).get("run_id") in self._rath.called:
+            return False
+        own = _any(self).checkpointer
+        given = cast(RunnableConfig, {**(self.config or {}), **(config or {})})
+        lent: dict[str, Any] = ensure_config(given).get("configurable") or {}
+        found: Any = None if own is False else lent.get(_LENT, own)
+        return not (isinstance(found, FollowedSaver) or (isinstance(found, RathSaver) and found.store == self._rath.store))
 
     def _modes(self, kwargs: Mapping[str, Any]) -> tuple[Sequence[str], tuple[bool, bool, bool]]:
         """The modes that are asked for, and how items come: with their namespace, with their mode, as maps."""
@@ -115,7 +139,8 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if turns is not None:
             return turns.again(self)
         saver, thread_id = self._saver(), _thread(settings)
-        with record(session.store, session.name):
+        run, settings = _with_run(settings)
+        with record(session.store, session.name), self._rath.calling(run):
             found = saver.get_tuple(settings) if saver else None
             plan = carried(session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:
@@ -140,7 +165,8 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if turns is not None:
             return await turns.aagain(self)
         saver, thread_id = self._saver(), _thread(settings)
-        with record(session.store, session.name):
+        run, settings = _with_run(settings)
+        with record(session.store, session.name), self._rath.calling(run):
             found = await saver.aget_tuple(settings) if saver else None
             plan = await in_thread(carried, session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:

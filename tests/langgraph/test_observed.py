@@ -25,6 +25,7 @@ from rath_bridge.session import Session, Store
 from rath_langgraph import RathCallbackHandler, RathSaver, node_timings, wrap
 from rath_langgraph.decisions import verdict
 from rath_langgraph.record import BLIND_SPOTS
+from rath_langgraph.unsaved import WITH_MESSAGES
 from tests.langgraph.graphs import add, asking, asks, chat, echo, react, scripted, thread
 
 
@@ -247,7 +248,7 @@ def test_node_timings_are_joined_to_task_and_checkpoint(store: Store) -> None:
 
 def test_blind_spots_stand_in_the_session(store: Store) -> None:
     wrap(chat(echo), store, session="s").invoke({"messages": [("user", "x")]})
-    assert of(store.session("s"), "run")[0].attributes == {"blind_spots": list(BLIND_SPOTS)}
+    assert of(store.session("s"), "run")[0].attributes == {"blind_spots": [*BLIND_SPOTS, WITH_MESSAGES]}
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["nested", "same-graph"])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import digest
 from rath_bridge.model.kinds import Approval, Gap, Inference, Message, Note, Run, Span, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart, ToolCallResponsePart
+from rath_bridge.model.trees import list_tree
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.redaction import Redactor
 from rath_bridge.session import Session, Store
@@ -607,6 +609,49 @@ def test_what_is_deferred_may_prepare_only_and_is_done_once_though_the_store_is_
     recorder.close()
     assert [c.body.text for c in store.session("s") if isinstance(c.body, Note)] == ["before", "after prepared"]
     assert done == ["prepared"]
+
+
+def test_what_was_brought_before_an_erasure_is_brought_again(store: Store) -> None:
+    flaky = Flaky(store.backend)
+    recorder = Recorder.late(Store(flaky), "s", background=False)  # type: ignore[arg-type]
+    items = [b"first " * 200, b"second " * 200]
+    tree, nodes = list_tree([bytes.fromhex(digest(item)) for item in items])
+    every = nodes | {digest(item): item for item in items}
+    asked = list[int]()
+
+    @dataclass
+    class Given:
+        erasures: int
+
+        def whole(self) -> dict[str, bytes]:
+            asked.append(self.erasures)
+            return every
+
+    def say(objects: dict[str, bytes], erasures: int) -> None:
+        recorder.emit(Note(text="t", attributes={"tree": tree.ref}), objects=objects, given=Given(erasures))
+
+    flaky.down = True
+    say(every, recorder.erasures)
+    say({}, recorder.erasures)
+    assert not recorder.flush()
+    assert recorder.erasures == -1  # nobody waits for a store that is down
+    flaky.down, recorder._down_until = False, 0.0
+    assert recorder.flush()
+    assert (recorder.erasures, asked) == (store.backend.erasures(), [])
+    say({}, -1)  # what was taken for stored before the store was first asked
+    say({}, recorder.erasures)
+    store.backend.erase([], objects=[digest(items[0])])
+    assert not recorder.erased_since(-1)  # not seen yet
+    assert recorder.flush()
+    assert asked == [-1, recorder.erasures - 1]
+    assert recorder.erased_since(-1)
+    say({}, recorder.erasures)
+    recorder.close()
+    assert len(asked) == 2
+    notes = [c for c in store.session("s") if isinstance(c.body, Note)]
+    assert len(notes) == 5
+    assert set(store.backend.objects([digest(item) for item in items]).values()) == set(items)
+    assert list(store.fsck()) == []
 
 
 def test_a_nudged_recorder_writes_while_its_caller_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rath_autogen.natives import origin
-from rath_bridge.errors import RecorderError
+from rath_bridge.errors import RecorderError, StoreUnavailableError
 from rath_bridge.model.chunk import Draft, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Gap
@@ -48,6 +48,8 @@ def later(recorder: Recorder, what: str, make: Callable[[], Draft], objects: Map
     def made() -> Draft:
         try:
             return make()
+        except StoreUnavailableError:  # it is built again when the store is back
+            raise
         except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
             return draft(_gap(recorder, what, error), origin=origin(), objects=objects)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from rath_autogen.natives import to_bytes
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import encoded
 from rath_bridge.model.trees import Tree, list_tree
+from rath_bridge.recorder import Recorder
 from rath_bridge.redaction import Redactor
 
 CACHED: Final = 4096
@@ -41,6 +42,8 @@ class Prompts:
         """Schemas of the tools that were offered last, as JSON values."""
         self._tools: Any = None
         """The same as they are written."""
+        self.erasures = -1
+        """`Recorder.erasures` since which all that was written is taken for stored."""
         self._tree: Tree | None = None
         self._written: set[bytes] = set()
         self._waiting: dict[bytes, bytes] = {}
@@ -49,6 +52,8 @@ class Prompts:
         """Messages of the last call, and what they held."""
         self._names: list[bytes] = []
         """Digest of each of them."""
+        self._items: list[bytes] = []
+        """Bytes of each of them."""
         self._known: dict[bytes, tuple[bytes, bytes]] = {}
         """A message's JSON to the digest and bytes of its item."""
 
@@ -70,6 +75,7 @@ class Prompts:
         same = self._same(messages)
         fresh = [self._encode(message) for message in messages[same:]]
         self._names[same:] = [name for name, _ in fresh]
+        self._items[same:] = [data for _, data in fresh]
         self._last[same:] = [(message, _held(message)) for message in messages[same:]]
         self._waiting |= {name: data for name, data in fresh if name not in self._written}
         tree, nodes = list_tree(list(self._names), self._tree)
@@ -80,6 +86,19 @@ class Prompts:
         self._tree = tree
         self._written.update(self._waiting)
         self._waiting.clear()
+
+    def renew(self, recorder: Recorder) -> None:
+        """Where something was erased, by whomever, take nothing for written."""
+        if recorder.erased_since(self.erasures):
+            self.told, self._tree = False, None
+            for held in (self._written, self._waiting, self._last, self._names, self._items):
+                held.clear()
+        self.erasures = recorder.erasures
+
+    def whole(self) -> Callable[[], dict[Digest, bytes]]:
+        """What gives all nodes and items of the messages of this call, later."""
+        names, items = list(self._names), list(self._items)
+        return lambda: list_tree(names)[1] | {name.hex(): data for name, data in zip(names, items, strict=True)}
 
     def _same(self, messages: Sequence[Any]) -> int:
         """How many messages at the front are those of the last call, unchanged: the same objects with the same texts in them."""

@@ -224,7 +224,8 @@ class _Call:
         """Take what may change from here on, and let the recorder's writer do the rest."""
         inner = cast(Any, self._client)._client
         prompts = self._client.prompts(recorder)
-        tree, objects = prompts.grow(self._messages)
+        prompts.renew(recorder)
+        (tree, objects), erasures, whole = prompts.grow(self._messages), prompts.erasures, prompts.whole()
         problem = "the stream was closed before its end" if isinstance(error, GeneratorExit) else None
         if error is not None and problem is None:
             problem = f"{type(error).__name__}: {error}"[:2000]
@@ -246,7 +247,8 @@ class _Call:
             chunk = recorder.draft_of("inference", values, run=run, origin=origin_text(), at=at, native=record)
             if not recorder.record_content:
                 return chunk
-            return chunk._replace(objects={**chunk.objects, **objects})  # no secret stands in those: see Prompts
+            # no secret stands in those: see Prompts
+            return chunk._replace(objects={**chunk.objects, **(whole() if recorder.erased_since(erasures) else objects)})
 
         if not later(recorder, "a model call", make, objects):
             return

@@ -29,7 +29,16 @@ class Prompts:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     fresh: dict[Digest, bytes] = field(default_factory=dict[Digest, bytes])
     """What they are made of and no chunk has carried yet: whichever call ends first takes it along, since others share it."""
+    erasures: int = -1
+    """`Recorder.erasures` since which all of it is taken for stored."""
     lock: Any = field(default_factory=RLock)
+
+    def renew(self, recorder: Recorder) -> None:
+        """Where something was erased, by whomever, take nothing for stored."""
+        if recorder.erased_since(self.erasures):
+            self.seen = Seen()
+            self.values.clear()
+        self.erasures = recorder.erasures
 
 
 @dataclass(slots=True)
@@ -76,6 +85,8 @@ class OpenCall:
     """Of a chat model: what it is asked is built among these."""
     prompt: Callable[[], Any] | None = None
     """Builds what it is asked, off the graph's thread: while the model works, if the writer comes to it."""
+    erasures: int = -1
+    """Of the store, when that was built."""
     first: float | None = None
     """Seconds to the first token."""
 
@@ -89,14 +100,18 @@ class OpenCall:
         if self.prompts is None:
             return {}
         with self.prompts.lock:
-            self._build()
+            if "input" not in self.body or self.recorder.erased_since(self.erasures):
+                self._build()
+            self.prompt = None
             fresh, self.prompts.fresh = self.prompts.fresh, {}
         return fresh
 
     def _build(self) -> None:
         if self.prompts is not None and self.prompt is not None:
             with self.prompts.lock:
-                self.body["input"], self.prompt = self.prompt(), None
+                self.prompts.renew(self.recorder)
+                self.erasures = self.prompts.erasures
+                self.body["input"] = self.prompt()
 
 
 def later(recorder: Recorder, run: RunHandle | None, make: Callable[[], Made]) -> None:

@@ -22,7 +22,7 @@ from rath_bridge.model.chunk import Draft, Key, Native, SpanContext, now
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Body, Usage
 from rath_bridge.model.kinds import Span as SpanBody
-from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run, enter, leave, structure_only
+from rath_bridge.recorder import Brought, Recorder, RunHandle, current_recorder, current_run, enter, leave, structure_only
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.decode import origin
 from rath_openai_agents.faults import micros
@@ -142,6 +142,7 @@ class Book:
         at: int | None = None,
         native: Native | None = None,
         objects: Mapping[Digest, bytes] | None = None,
+        given: Brought | None = None,
     ) -> Draft | None:
         """Queue a chunk of a node's run, with its OpenTelemetry ids."""
         return write(
@@ -153,6 +154,7 @@ class Book:
             at=at,
             native=native,
             objects=objects,
+            given=given,
         )
 
     # ---------------------------------------------------------------- runs
@@ -211,11 +213,12 @@ def write(
     at: int | None = None,
     native: Native | None = None,
     objects: Mapping[Digest, bytes] | None = None,
+    given: Brought | None = None,
 ) -> Draft | None:
     """Queue a chunk in an adapter's name; without ``content``, names, times and usage stay."""
     if not content:
-        body, native, objects = structure_only(body), None, None
-    return recorder.emit(body, run=run, origin=origin(), span=span, at=at, native=native, objects=objects)
+        body, native, objects, given = structure_only(body), None, None, None
+    return recorder.emit(body, run=run, origin=origin(), span=span, at=at, native=native, objects=objects, given=given)
 
 
 # ------------------------------------------------------------------ the open books

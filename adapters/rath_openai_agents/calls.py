@@ -103,7 +103,8 @@ def _finish_call(book: Book, node: Node, call: Call) -> None:
 def emit_call(book: Book, node: Node, call: Call) -> None:
     """Write a model call; its input counts as said from then on."""
     body, native, objects = call.chunk()
-    if book.emit(body, node, at=node.finished, native=native, objects=objects) is not None and call.given is not None:
+    written = book.emit(body, node, at=node.finished, native=native, objects=objects, given=call.given)
+    if written is not None and call.given is not None:
         node.talk.saved(call.given)
 
 

@@ -52,6 +52,14 @@ class Input:
     ref: TreeRef
     objects: Mapping[Digest, bytes]
     """New nodes, new items, and the long texts inside them."""
+    rows: Sequence[Known]
+    erasures: int
+    """Of the store, when the rest was taken for stored."""
+
+    def whole(self) -> Mapping[Digest, bytes]:
+        """All nodes and items, and the long texts inside them."""
+        found = list_tree([row.raw for row in self.rows])[1] | {row.raw.hex(): row.data for row in self.rows}
+        return {**found, **texts([replace(row, value=from_bytes(row.data)) for row in self.rows])}
 
 
 @dataclass(slots=True)
@@ -75,6 +83,8 @@ class Conversation:
     _tree: Tree | None = None
     _unsaved: dict[Digest, bytes] = field(default_factory=dict[Digest, bytes])
     """Objects that no chunk on record has brought yet."""
+    _erasures: int = -1
+    """`Recorder.erasures` since which all that was brought is taken for stored."""
     _last: Sequence[Any] = ()
     _said: bool = False
     """The model has said something since the last input."""
@@ -90,6 +100,10 @@ class Conversation:
             exact: The items are the SDK's own; without it they were put together from a span, and no native record is kept.
         """
         with self._lock:
+            if self.recorder.erased_since(self._erasures):
+                self._items.clear()
+                self._tree = None
+            self._erasures = self.recorder.erasures
             rows = [self._known(item) for item in items]
             tree, nodes = list_tree([row.raw for row in rows], self._tree)
             self._tree = tree
@@ -106,7 +120,7 @@ class Conversation:
                 fresh = [row for row in fresh if not of_model(row.value)]
             for start, stop in grouped([row.value for row in fresh]):
                 self._write(fresh[start:stop], write, turn=turn, exact=exact, basis=basis)
-            return Input(tree.ref, dict(self._unsaved))
+            return Input(tree.ref, dict(self._unsaved), rows, self._erasures)
 
     def saved(self, given: Input) -> None:
         """Note that an input's objects are on record."""

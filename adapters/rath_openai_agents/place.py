@@ -12,7 +12,7 @@ from agents.tracing import get_current_span, get_current_trace
 from rath_bridge.model.chunk import Draft, Native, SpanContext
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Body
-from rath_bridge.recorder import Recorder, RunHandle, current_recorder, current_run
+from rath_bridge.recorder import Brought, Recorder, RunHandle, current_recorder, current_run
 from rath_bridge.session import Store
 from rath_openai_agents.book import Book, Node, adopted, books, write
 from rath_openai_agents.conversation import Conversation, ambient
@@ -41,7 +41,8 @@ class Place:
 
     def emit(
         self, body: Body, *, run: RunHandle | None = None, span: SpanContext | None = None, at: int | None = None,
-        native: Native | None = None, objects: Mapping[Digest, bytes] | None = None, content: bool = True,
+        native: Native | None = None, objects: Mapping[Digest, bytes] | None = None, given: Brought | None = None,
+        content: bool = True,
     ) -> Draft | None:  # fmt: skip
         """Queue a chunk here."""
         return write(
@@ -53,6 +54,7 @@ class Place:
             at=at,
             native=native,
             objects=objects,
+            given=given,
         )
 
 

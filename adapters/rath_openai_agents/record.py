@@ -282,7 +282,7 @@ class _Recorded:
         if place.node is not None and place.node.kind == "turn":
             place.node.counted = True
         body, native, objects = call.chunk()
-        written = place.emit(body, span=self.span, native=native, objects=objects, content=self.content)
+        written = place.emit(body, span=self.span, native=native, objects=objects, given=call.given, content=self.content)
         if written is not None and call.given is not None and self.content and place.content:
             place.talk.saved(call.given)
         if said:

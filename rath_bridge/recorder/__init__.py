@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 import orjson
 
@@ -40,6 +40,19 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("rath_bridge")
 _all: Living[Recorder] = Living()
+
+
+class Brought(Protocol):
+    """What a body refers to, of which a part was brought to the store before."""
+
+    @property
+    def erasures(self) -> int:
+        """`Recorder.erasures` when that was taken for stored."""
+        ...
+
+    def whole(self) -> Mapping[Digest, bytes]:
+        """All of it."""
+        ...
 
 
 class Recorder(Writer):
@@ -106,6 +119,7 @@ class Recorder(Writer):
         objects: Mapping[Digest, bytes] | None = None,
         keys: Sequence[Key] = (),
         once: Key | None = None,
+        given: Brought | None = None,
     ) -> Draft | None:
         """Queue what an observer saw: redacted, encoded now, durable within 100 ms. Never raises unless ``strict``.
 
@@ -119,6 +133,7 @@ class Recorder(Writer):
             objects: Nodes and items that the body refers to.
             keys: Index entries.
             once: Append only if nothing stands under this key.
+            given: Where ``objects`` leaves out what was brought before: gives all of it, should something have been erased since.
 
         Returns:
             The draft that was queued, or None where it was lost to a gap.
@@ -130,7 +145,13 @@ class Recorder(Writer):
         except Exception as error:  # noqa: BLE001 - an observer never breaks the user's run
             self._fault(f"cannot keep a {getattr(body, 'kind', type(body).__name__)} chunk: {error}", error)
             return None
-        return item if self._enqueue(item) else None
+        if given is None or not self.record_content:
+            return item if self._enqueue(item) else None
+
+        def late() -> Draft:
+            return item._replace(objects={**item.objects, **given.whole()}) if self.erased_since(given.erasures) else item
+
+        return item if self._enqueue(late) else None
 
     def draft(
         self,

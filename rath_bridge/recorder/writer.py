@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from threading import Condition, Lock, RLock, Thread
+from threading import Condition, Lock, RLock, Thread, get_ident
 from time import monotonic
 from typing import Final
 
@@ -60,6 +60,8 @@ class Writer:
         self._down_until = 0.0
         self._last_error: Exception | None = None
         self._retrying = False
+        self._making = 0
+        self._erasures = self._erasures_first = -1
         self._acknowledged = session.position
         self._lock = RLock()  # held while the store is written
         self._gate = Lock()  # held for moments: an observer never waits for a store that is slow or down
@@ -90,6 +92,30 @@ class Writer:
             with writer._wake:
                 writer._nudged = True
                 writer._wake.notify_all()
+
+    @property
+    def erasures(self) -> int:
+        """How many erasures the store had counted when it was asked last; -1 before that."""
+        return self._erasures
+
+    def erased_since(self, erasures: int) -> bool:
+        """Whether something was erased since, by whomever: what was brought before that may have to be brought again.
+
+        The store is asked once for each batch, by who builds a chunk of it (`defer`); elsewhere nobody waits for it, and what was seen
+        last counts.
+
+        Args:
+            erasures: What `erasures` was.
+
+        Raises:
+            StoreUnavailableError: The store could not be asked; a chunk that is being built is built again later.
+        """
+        if self._making == get_ident() or self.strict:
+            self._erasures = self.store.kept.erasures()
+            self._making = 0
+            if self._erasures_first < 0:
+                self._erasures_first = self._erasures
+        return self._erasures != (self._erasures_first if erasures < 0 else erasures)
 
     def append(self, *drafts: Draft) -> tuple[Chunk, ...]:
         """Write drafts now, behind all that was queued; when it returns they are durable.
@@ -137,7 +163,7 @@ class Writer:
 
     def after_fork(self) -> None:
         """In a forked child: do not write what the parent has queued, nor wait for locks that nobody will release."""
-        self._queue, self._lost, self._retrying = deque(), 0, False
+        self._queue, self._lost, self._retrying, self._making = deque(), 0, False, 0
         self._lock, self._gate, self._wake, self._thread = RLock(), Lock(), Condition(), None
 
     # ---------------------------------------------------------------- inside
@@ -165,6 +191,8 @@ class Writer:
         try:
             return make()
         except Exception as error:
+            if isinstance(error, StoreUnavailableError) and self._making:
+                raise  # it is made when the store is back
             if self.strict:
                 raise RecorderError(f"cannot keep a chunk: {error}") from error
             _log.warning("rath_bridge: a chunk of %s could not be kept: %s", self.name, describe(error))
@@ -216,14 +244,8 @@ class Writer:
         """Write what is queued now; on failure keep it, and say so once."""
         with self._gate:
             waiting = list(self._queue)
-        batch: list[Draft] = []
-        for index, item in enumerate(waiting):  # made once: after a failure, the same draft is sent again
-            made = item if item is None or isinstance(item, Draft) else self._made(item)
-            if made is not item:
-                self._queue[index] = made
-            if made is not None:
-                batch.append(made)
         try:
+            batch = self._batch(waiting)
             # After a failure, the last attempt may have been committed although its answer was lost.
             fresh = self._not_yet_standing(batch) if self._retrying else batch
             try:
@@ -249,6 +271,20 @@ class Writer:
                 self._queue.popleft()
         self._retrying, self._last_error = False, None
         return True
+
+    def _batch(self, waiting: Sequence[Draft | Callable[[], Draft | None] | None]) -> list[Draft]:
+        batch: list[Draft] = []
+        self._making = get_ident()  # the store's erasures have not been asked for yet
+        try:
+            for index, item in enumerate(waiting):  # made once: after a failure, the same draft is sent again
+                made = item if item is None or isinstance(item, Draft) else self._made(item)
+                if made is not item:
+                    self._queue[index] = made
+                if made is not None:
+                    batch.append(made)
+        finally:
+            self._making = 0
+        return batch
 
     def _sift(self, batch: Sequence[Draft]) -> None:
         """Write drafts one at a time: one that the store refuses, although it takes a gap in its place, holds up no others."""

@@ -12,6 +12,7 @@ import pytest
 import rath_bridge as rb
 from rath_bridge.model.chunk import Native
 from rath_bridge.model.kinds import Inference, Message, Unknown, Usage
+from rath_bridge.model.parts import ToolCallResponsePart
 from rath_bridge.model.trees import list_tree
 from tests.cli_store import HOSTILE, TRIAGE, fill, run
 
@@ -311,3 +312,28 @@ def test_show_prints_the_prompt_of_a_model_call(sqlite_url: str) -> None:
     assert missing.exit_code == 2
     assert "no chunk, blob or tree begins with 00000000" in missing.stderr
     assert "fsck" not in missing.stderr
+
+
+def test_log_json_holds_the_bodies(url: str) -> None:
+    rows = json.loads(run("log", "ticket-4711", "--json", store=url).stdout)["chunks"]
+    with rb.open_store(url) as store:
+        bodies = {chunk.id: chunk.values for chunk in store.session("ticket-4711")}
+    assert next(row["body"]["arguments"] for row in rows if row["kind"] == "tool_call") == {"number": 4711}
+    assert all(row["body"].keys() == bodies[row["id"]].keys() for row in rows)
+
+
+def test_chunks_and_messages_print_on_one_line() -> None:
+    s = rb.open_store("memory:").create("s").append(rb.message("user", HOSTILE + "long " * 50))
+    s = s.append(
+        rb.draft(Message(role="tool", parts=(ToolCallResponsePart("c1", 1),))), rb.draft(Inference(model="m-1", agent="a"))
+    )
+    said = repr(s.messages()[0])
+    assert said.startswith("Message(user: '")
+    assert said.endswith(f"of chunk {s[1].id[:12]}")
+    assert repr(s[1]).startswith(f"Chunk({s[1].id[:12]}, number 1, message, 'user: ")
+    assert repr(s.messages()[1].body) == "Message(tool: 'tool_call_response')"
+    assert repr(s[3]) == f"Chunk({s[3].id[:12]}, number 3, inference, 'm-1 a')"
+    for one in (said, repr(s[1])):
+        assert len(one) < 140
+        assert one.isprintable()
+    assert repr(replace(s[1], body_bytes=None, erased_digest=s[1].body_digest)).endswith("message, erased)")

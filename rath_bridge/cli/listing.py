@@ -21,6 +21,7 @@ from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
 from rath_bridge.verbs.branches import count
 from rath_bridge.verbs.inert import inert, one_line
+from rath_bridge.verbs.jsonable import jsonable
 from rath_bridge.verbs.log import LogEntry
 from rath_bridge.verbs.log import log as log_of
 from rath_bridge.verbs.matching import framework
@@ -215,8 +216,16 @@ def _entry_row(entry: LogEntry, names: RunNames) -> dict[str, Any]:
     return {
         "id": chunk.id, "kind": chunk.kind, "at": format_time(chunk.at), "number": chunk.position, "run": chunk.run,
         "run_name": names.of(chunk), "framework": framework(chunk), "parents": list(chunk.parents), "refs": list(entry.refs),
-        "size": chunk.size, "erased": chunk.body_bytes is None, "summary": summary(chunk),
+        "size": chunk.size, "erased": chunk.body_bytes is None, "summary": summary(chunk), "body": _body(chunk),
     }  # fmt: skip
+
+
+def _body(chunk: Chunk) -> Any:
+    """The body's values for scripts; None where it was erased or cannot be read (``summary`` tells which)."""
+    try:
+        return None if chunk.body_bytes is None else jsonable(chunk.values)
+    except RathError:
+        return None
 
 
 def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, session: str, oneline: bool) -> None:

@@ -26,6 +26,7 @@ from rath_bridge.errors import DecodeError, EncodeError, ErasedError
 from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references, small, spliced
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
+from rath_bridge.model.parts import shortened, words_of
 
 _PLAIN: Final = re.compile(r"[\w.:/@+-]{1,200}\Z", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z", re.ASCII)
@@ -346,6 +347,23 @@ class Chunk:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Chunk({self.id[:12]}, number {self.position}, {self.kind}{self._told()})"
+
+    def _told(self) -> str:
+        """What the body tells in a few words, as far as it can be read without the store."""
+        try:
+            body: Any = orjson.loads(self.body_bytes) if self.body_bytes is not None else None
+        except orjson.JSONDecodeError:
+            return ", unreadable"
+        if not isinstance(body, dict):
+            return ", erased" if body is None else ""
+        found = cast("dict[str, Any]", body)
+        names = [value for key in ("role", "name", "model", "agent") if isinstance(value := found.get(key), str)]
+        if said := words_of(found.get("parts")):
+            return f", {shortened(': '.join((*names, said)))}"
+        return f", {shortened(' '.join(names))}" if names else ""
 
     @property
     def body_digest(self) -> Digest:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, cast
 
 from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.encoding import TreeRef
-from rath_bridge.model.parts import Part, part_from_json, part_to_json
+from rath_bridge.model.parts import Part, part_from_json, part_to_json, shortened, words_of
 
 
 def _generated() -> Any:
@@ -140,9 +140,13 @@ class Message(Body):
     """``inferred`` where a fact was not recorded but concluded."""
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata={"volatile": True})
 
+    def __repr__(self) -> str:
+        who = f"{self.role} {self.name}" if self.name else self.role
+        return f"Message({who}: {shortened(words_of(self.parts))})"
+
     @property
     def text(self) -> str:
-        """All text parts together."""
+        """All text parts together. What a tool answered is no text part: it is the ``response`` of a `ToolCallResponsePart`."""
         return "".join(part.content for part in self.parts if part.type == "text")  # type: ignore[union-attr]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.encoding import BlobRef
@@ -111,6 +111,26 @@ _KNOWN: Final[dict[str, tuple[type[Any], tuple[str, ...]]]] = {
     "uri": (UriPart, ("modality", "uri", "mime_type")),
 }
 _OPTIONAL: Final = frozenset({"id", "mime_type"})
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """Return a text for a ``repr``: quoted, cut, nothing in it that a terminal obeys."""
+    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
+
+
+def words_of(parts: Any) -> str:
+    """Return what parts say for a ``repr``: their texts, else their types. Works on parts and on their JSON, and never raises."""
+    if not isinstance(parts, (list, tuple)):
+        return ""
+    found = [
+        cast("Mapping[str, Any]", one)
+        if isinstance(one, Mapping)
+        else {"type": one.type, "content": getattr(one, "content", None)}
+        for one in cast("list[Any]", parts)[:20]
+    ]
+    texts = [one.get("content") for one in found if one.get("type") == "text"]
+    said = "".join(text if isinstance(text, str) else "…" for text in texts)
+    return said or ", ".join(str(one.get("type")) for one in found)
 
 
 def known_parts() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:

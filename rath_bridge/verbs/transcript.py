@@ -29,6 +29,9 @@ class TranscriptMessage:
     """The chunk that holds it (after an edit, the edit)."""
     body: Message
 
+    def __repr__(self) -> str:
+        return f"{self.body!r} of chunk {self.id[:12]}"
+
     @property
     def id(self) -> Digest:
         """Digest of the chunk."""
@@ -48,6 +51,7 @@ class TranscriptMessage:
 
     @property
     def text(self) -> str:
+        """All text parts together; what a tool answered is in ``parts[0].response``."""
         return self.body.text
 
 

@@ -62,8 +62,9 @@ SHORTEST: Final = 6
 _OURS: Final[Mapping[str, re.Pattern[str]]] = {name: re.compile(rule, re.DOTALL) for name, rule in RULES.items()}
 
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\s\[\]{},:]+')
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\s\[\]{},:]+')
 """A text of some JSON, or a number."""
+_TEXT: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +159,21 @@ class Redactor:
         if "\\" not in text and next(self._wanted(text), None) is None:
             return value
         lines = text.rstrip("\n").split("\n")
-        clean = _TOKEN.sub(self._token, text) if _is_json(text) or all(map(_is_json, lines)) else self.text(text)
+        clean = self._json(text) if _is_json(text) or all(map(_is_json, lines)) else self.text(text)
         return value if clean == text else clean.encode()
+
+    def _json(self, text: str) -> str:
+        if b"" not in self._others:  # no rule that one cannot know: all texts are read at once, and most hold nothing
+            told: str = json.loads('"' + "\\n".join(_TEXT.findall(text)) + '"')
+            if self.text(told) == told and not any(rule.literals and rule.pattern.search(text) for rule in self.rules):
+                return text
+        return _TOKEN.sub(self._token, text)
 
     def _token(self, match: re.Match[str]) -> str:
         held = match[0]
         told: str = json.loads(held) if held.startswith('"') else held
+        if not self.suspects(told.encode("utf-8", "surrogatepass")):
+            return held
         clean = self.text(told)
         return held if clean == told else json.dumps(clean)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -206,6 +207,24 @@ def test_a_native_record_that_is_json_stays_json() -> None:
     same_one = Native("f", "1", "json", b'{"url":"http://host","to":"a@b"}')
     assert DEFAULT.native(same_one) is same_one
     assert redactor.native(Native("f", "1", "text", b"{token: x")) == Native("f", "1", "text", b"{[redacted:token]")
+
+
+JSON_TEXTS = st.builds(
+    "".join,
+    st.lists(
+        st.one_of(strategies.texts(12), st.sampled_from([*SAMPLES.values(), "hunter22", "://a", ":b@", "\\", '"'])), max_size=4
+    ),
+)
+
+
+@given(st.recursive(JSON_TEXTS, lambda inner: st.lists(inner) | st.dictionaries(JSON_TEXTS, inner), max_leaves=8), st.booleans())
+def test_json_is_redacted_as_its_values_are(value: Any, ensure_ascii: bool) -> None:
+    redactor = Redactor.of(secrets=["hunter22"])
+    with suppress(UnicodeEncodeError):
+        said = json.dumps(value, ensure_ascii=ensure_ascii).encode()
+        data = redactor.data(said)
+        assert data is not None
+        assert json.loads(data) == redactor.apply(json.loads(said))
 
 
 def test_json_is_read_however_it_is_escaped() -> None:

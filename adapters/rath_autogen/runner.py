@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
@@ -13,14 +13,18 @@ from autogen_agentchat.messages import ToolCallRequestEvent
 from autogen_core import CancellationToken
 
 from rath_autogen.capture import members, wrapped
+from rath_autogen.chat import chat_messages
 from rath_autogen.guard import guarded
 from rath_autogen.handover import Handover, known, prepare, task_messages
+from rath_autogen.items import history
 from rath_autogen.ledger import Ledger, close_ledger, open_ledger
 from rath_autogen.natives import FRAMEWORK
 from rath_autogen.structured import register_structured
 from rath_autogen.transcriber import Transcriber, describe
+from rath_autogen.turns import Turn, may_go_on, recorded_turns
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.chunk import Draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.report import LossReport
 from rath_bridge.recorder import Recorder, current_recorder, enter, leave, recorder_for
@@ -70,6 +74,7 @@ class Wrapped:
         self._last: Session | None = None
         """Where a team that works on sessions left the last one; None once a run of it failed."""
         self._used = False
+        self._ran = False
 
     def __getattr__(self, name: str) -> Any:
         if name == "runner" or name.startswith("__"):
@@ -114,6 +119,7 @@ class Wrapped:
     async def _recorded(
         self, recorder: Recorder, handover: Handover, task: Any, token: CancellationToken | None, output_task_messages: bool
     ) -> AsyncGenerator[Any, None]:
+        self._ran = True
         ledger, watch = Ledger(), _Watch(token, self._grace)
         transcriber = Transcriber(recorder, describe(self.runner), handover, ledger)
         run = transcriber.begin(task)
@@ -209,22 +215,57 @@ class Wrapped:
         raise UnsupportedError(f"{self.runner.name} was called inside a running event loop: await wrapped.acall(session) there")
 
     async def acall(self, session: Session, /) -> Session:
-        """Continue a session: hand its history over, run, and return the session as it stands afterwards.
+        """Continue a session: hand its history over, run, and return the session as it stands afterwards. As what a replay runs:
+        make every run of the record again.
 
         An ``AssistantAgent`` gets the transcript as its model context, roles and calls kept. A ``Swarm`` gets it as the context of a
         handoff, any other runner as task messages: what that loses is named in the run's ``attributes.losses``. A team that goes on
         with the session that it left gets only what is new since.
         """
+        turns = await in_thread(recorded_turns, session, describe(self.runner).name)
+        return await self._turn(session) if turns is None else await self._again(session, turns)
+
+    async def _again(self, session: Session, turns: Sequence[Turn | Draft]) -> Session:
+        """Make again what is on record, in order: what others wrote, and this object's runs."""
+        if self._ran:
+            await self.reset()
+            self._used, self._last = False, None
+        for turn in turns:
+            if isinstance(turn, Draft):
+                await session.latest().aappend(turn, on_conflict="serialise")
+                continue
+            try:
+                await self._turn(session.latest(), turn)
+            except Exception as error:
+                if turn is turns[-1] or not may_go_on(error, turn):
+                    raise
+        return session.latest()
+
+    async def _turn(self, session: Session, turn: Turn | None = None) -> Session:
+        """One run on a session; in a replay, one of the record, with its task."""
         recorder, owned = self.recorder(session)
         try:
-            since = self._last.position if self._last is not None and _follows(session, self._last) else None
-            if since is None and self._used:
-                await self.reset()  # the session is what counts, not what the runner did elsewhere
-            self._used, self._last = True, None
-            handover = await prepare(self.runner, session, since)
-            async for _ in self._recorded(recorder, handover, handover.task, None, True):
+            if turn is not None and not turn.handed and (turn.task or not self._used):
+                if turn.fresh:
+                    await self.reset()
+                handover, task = Handover(), turn.task or None
+            elif turn is not None and turn.listed:
+                task = [*chat_messages(history(session))[0], *turn.task]
+                handover = known(task, recorder, None)
+            else:
+                since = self._last.position if self._last is not None and _follows(session, self._last) else None
+                if since is None and self._used:
+                    await self.reset()  # the session is what counts, not what the runner did elsewhere
+                self._used, self._last = True, None
+                handover = await prepare(self.runner, session, since)
+                task = handover.task
+                if turn is not None and not (task and not handover.known):  # a swarm's own handoff is not said twice
+                    task = [*(task or ()), *turn.task] or None
+            async for _ in self._recorded(recorder, handover, task, None, True):
                 pass
-            self._last = left = recorder.session
+            left = recorder.session
+            if turn is None or turn.handed:
+                self._last = left
             return left
         finally:
             if owned:

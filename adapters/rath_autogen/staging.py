@@ -25,7 +25,7 @@ from rath_autogen.tape import ModelCall, Tape
 from rath_bridge.errors import RathError
 from rath_bridge.model.digests import Digest
 from rath_bridge.redaction import DEFAULT
-from rath_bridge.replay import Divergence, ReplayDivergenceError, ReplayHaltedError, Verdict, patched
+from rath_bridge.replay import Divergence, Verdict, patched
 from rath_bridge.replay import Tape as CoreTape
 
 _PASSES: Final = (RecordingChatCompletionClient, RathReplayChatCompletionClient)
@@ -40,22 +40,19 @@ _SERVER: Final = ("list_tools", "start", "stop")
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep AutoGen's runtime from printing the traceback of a divergence: it is told by the report, or raised, already."""
+    """Keep AutoGen's runtime from printing what follows from a divergence or a halt: it is told by the report, or raised, already."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        """In the contexts of a replay that has left the record, no error is: members are told of it, and queues are shut."""
+        player = playing() if record.levelno >= logging.ERROR and record.exc_info else None
+        return player is None or not (player.core.misses or player.core.halted)
+
     logger = logging.getLogger("autogen_core")
-    logger.addFilter(_is_news)
+    logger.addFilter(is_news)  # one of its own: a replay that ends takes no other one's away
     try:
         yield
     finally:
-        logger.removeFilter(_is_news)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    while error is not None:
-        if isinstance(error, (ReplayDivergenceError, ReplayHaltedError)):
-            return False
-        error = error.__cause__ or error.__context__
-    return True
+        logger.removeFilter(is_news)
 
 
 class AutoGenPlayer:
@@ -64,6 +61,8 @@ class AutoGenPlayer:
     def __init__(self, core: CoreTape) -> None:
         self.core = core
         self.tape = Tape.of(core.session)
+        self.unread: list[str] = []
+        """Why a wrapped runner cannot be given a task of the record again."""
         self._failed: RathError | None = None
         """What a tool call could not raise."""
         self._next = 0
@@ -92,7 +91,7 @@ class AutoGenPlayer:
         """Why AutoGen's part of the record cannot be replayed whole."""
         names = ", ".join(self.tape.untold)
         told = f"the model calls of {names} are not on record: put RecordingChatCompletionClient around their clients"
-        return [told] if names else []
+        return [*([told] if names else []), *self.unread]
 
     def _patch(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         self._patches.enter_context(patched(owner, name, wrapper))

@@ -142,7 +142,7 @@ async def test_a_paused_team_that_is_cancelled_ends(store: rb.Store, how: str) -
     alone, ours = Waiting(), Waiting()
     assert not await ends(RoundRobinGroupChat([alone], max_turns=1), alone)
     assert await ends(wrap(RoundRobinGroupChat([ours], max_turns=1), store, "s", grace=0.1), ours)
-    assert [c.body.status for c in store.session("s") if c.kind == "run"][-1] == "cancelled"
+    assert [c.values.get("status") for c in store.session("s") if c.kind == "run"][-1] == "cancelled"
 
 
 async def test_5697_and_5895_autogens_spans_are_attached_and_every_model_call_is_on_record(

@@ -251,6 +251,11 @@ def test_a_native_record_whose_version_is_a_text_of_its_own_type_is_kept() -> No
     assert made(Version("1.0")) == made("1.0")
 
 
+def test_a_chunk_of_another_kind_is_shown_whatever_it_calls_parts() -> None:
+    for odd in (["a", 1, None], [["x"]], [{"type": None}], {"a": 1}, "text"):
+        assert repr(read(draft(kinds.Unknown(name="vendor.thing", fields={"parts": odd, "role": 5})))).startswith("Chunk(")
+
+
 def test_an_empty_parent_span_is_refused_whatever_the_other_ids_are() -> None:
     for span_id in ("0" * 16, "0" * 31, "0" * 32):
         with pytest.raises(EncodeError):

@@ -118,7 +118,7 @@ class Prompts:
         if found is None:
             clean = data
             if self._redactor is not None and self._redactor.suspects(data):
-                clean = self._redactor.text(data.decode()).encode()
+                clean = cast(bytes, self._redactor.data(data))  # JSON in UTF-8
             if len(self._known) >= CACHED:
                 self._known.clear()
             found = self._known[data] = sha256(clean).digest(), clean

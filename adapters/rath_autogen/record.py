@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
+import orjson
 from autogen_core import CancellationToken, ComponentModel, MessageHandlerContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import BaseTool, Tool, ToolSchema
@@ -295,8 +296,16 @@ def asking(
         found["output_schema"] = json_output.model_json_schema()
     elif json_output is not None:
         found["json_output"] = json_output
-    kept = {"tools": known if schemas == known else _plain(schemas)} if schemas else {}
+    kept = {"tools": known if _are(schemas, known) else _plain(schemas)} if schemas else {}
     return kept | {key: _plain(value) for key, value in found.items() if value not in ([], {})}
+
+
+def _are(schemas: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Tell whether they would be written as the same: 1, 1.0 and True are equal, and are not."""
+    try:
+        return schemas == known and orjson.dumps(schemas) == orjson.dumps(known)
+    except TypeError:
+        return False
 
 
 def _schema(tool: Tool) -> ToolSchema:

@@ -125,7 +125,7 @@ def words_of(parts: Any) -> str:
     found = [
         cast("Mapping[str, Any]", one)
         if isinstance(one, Mapping)
-        else {"type": one.type, "content": getattr(one, "content", None)}
+        else {"type": getattr(one, "type", "…"), "content": getattr(one, "content", None)}
         for one in cast("list[Any]", parts)[:20]
     ]
     texts = [one.get("content") for one in found if one.get("type") == "text"]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from autogen_core import FunctionCall, Image
@@ -31,6 +31,7 @@ from rath_autogen.prompts import Prompts
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Inference
 from rath_bridge.model.trees import read_list
+from rath_bridge.redaction import Redactor
 from tests.autogen.scripted import INFO, asks, client, says
 from tests.autogen.strategies import images, texts
 
@@ -231,6 +232,26 @@ async def test_secrets_are_out_of_the_prompt_before_it_is_hashed(store: rb.Store
     session = store.session("s")
     (call,) = calls(session)
     assert b"[redacted:openai-key]" in items(session, call)[0]
+
+
+async def test_tools_that_are_equal_and_not_the_same_are_recorded_as_they_were_offered(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("ok", "ok", "ok"))
+    limits: dict[str, Any] = {"type": "object", "properties": {}, "default": 1}
+    with rb.record(store, "s"):
+        for default in (1, True, 1.0):
+            limits["default"] = default
+            await model.create(HELLO, tools=[{"name": "pay", "parameters": cast(Any, limits)}])
+    offered = [call.request["tools"][0]["parameters"]["default"] for call in calls(store.session("s"))]
+    assert [repr(default) for default in offered] == ["1", "True", "1.0"]
+
+
+async def test_a_prompt_from_which_a_rule_of_ones_own_takes_much_stays_json(store: rb.Store) -> None:
+    model = RecordingChatCompletionClient(client("ok"))
+    with rb.record(store, "s", redactor=Redactor.of({"token": "token: .*", "lines": "a\nsecret"})):
+        await model.create([UserMessage(content="a\nsecret, token: abc", source="user")])
+    session = store.session("s")
+    (call,) = calls(session)
+    assert json.loads(items(session, call)[0])["content"] == "[redacted:lines], [redacted:token]"
 
 
 async def test_secrets_are_out_of_the_tools_and_the_answer(store: rb.Store) -> None:

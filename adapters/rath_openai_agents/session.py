@@ -65,7 +65,8 @@ class RathSession:
         self._store = open_store() if store is None else store
         self._name = session or self._find()
         self._lock = RLock()
-        self._read: tuple[Digest, list[TranscriptMessage], list[Row]] = ("", [], [])
+        self._read: tuple[tuple[Digest, int], list[TranscriptMessage], list[Row]] = (("", 0), [], [])
+        """What was read, at which head and after how many erasures."""
         self._mark = -1
         """Where the line stood after the last operation: what a recorder wrote since is this turn's own."""
         self._turn_calls: set[tuple[str, Any, Digest]] = set()
@@ -146,9 +147,10 @@ class RathSession:
             session = self.session
         except MissingSessionError:
             return None, [], []
-        if self._read[0] != session.head:
+        stands = session.head, self._store.backend.erasures()  # counted first: what goes meanwhile is read again
+        if self._read[0] != stands:
             messages = list(session.messages())
-            self._read = (session.head, messages, rows_of(session, [], messages))
+            self._read = (stands, messages, rows_of(session, [], messages))
         return session, self._read[1], self._read[2]
 
     def _get(self, limit: int | None, history: bool, place: Place | None) -> list[Item]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 
 import rath_bridge as rb
+from rath_bridge.errors import ErasedError
 from rath_bridge.maintenance import find_text, prune, redact
 from rath_bridge.model.chunk import now
+from rath_langgraph import RathSaver
 from rath_openai_agents import RathSession
+from tests.cli_store import run as cli
+from tests.langgraph.graphs import chat, echo
 from tests.replay.mixed import Answers, program
 
 
@@ -52,3 +57,30 @@ def test_it_is_read_handed_over_and_goes_on(tmp_path: Path, how: str) -> None:
     asyncio.run(RathSession("conv", store).add_items([{"role": "user", "content": "and on"}]))
     assert said(store)[-1] == "and on"
     assert list(store.fsck()) == []
+
+
+def test_threads_that_cannot_be_loaded_any_more_are_named_before_and_after(sqlite_url: str) -> None:
+    where: Any = {"configurable": {"thread_id": "ann"}}
+    with rb.open_store(sqlite_url) as store:
+        app = chat(echo, checkpointer=RathSaver(store))
+        app.invoke({"messages": [("user", "first")]}, where)
+        app.invoke({"messages": [("user", "number 4711")]}, where)
+        app.invoke({"messages": [("user", "no number")]}, {"configurable": {"thread_id": "bob"}})
+    dry = cli("redact", "--text", "4711", "--dry-run", store=sqlite_url).output
+    assert "this thread could not be loaded any more: langgraph ann" in dry
+    assert "--forget lets go of those states" in dry
+    assert "bob" not in dry
+    forgetting = cli("redact", "--text", "4711", "--forget", "--dry-run", store=sqlite_url).output
+    assert "this thread goes on from the newest state that can be read: langgraph ann" in forgetting
+    blocked = json.loads(cli("redact", "--text", "4711", "--dry-run", "--json", store=sqlite_url).output)["blocked"]
+    assert [one["native_id"] for one in blocked] == ["ann"]
+    done = cli("redact", "--text", "4711", "--reason", "asked", "--yes", store=sqlite_url).output
+    assert "this thread cannot be loaded any more: langgraph ann" in done
+    with rb.open_store(sqlite_url) as store, pytest.raises(ErasedError):
+        chat(echo, checkpointer=RathSaver(store)).get_state(where)
+    (line,) = [line for line in done.splitlines() if line.startswith("rath-bridge redact --object")]
+    named = line.removeprefix("rath-bridge ").partition(" lets go")[0].split()
+    assert cli(*named, "--yes", store=sqlite_url).exit_code == 0
+    with rb.open_store(sqlite_url) as store:
+        held = chat(echo, checkpointer=RathSaver(store)).get_state(where).values["messages"]
+        assert [message.content for message in held] == ["first", "you said: first"]

@@ -96,6 +96,7 @@ def redact(
         _print_uses(face, told.uses)
         face.line(_what(told))
         _print_echoes(face, told, dry_run=True)
+        _print_blocked(face, told, forget=forget, done=False)
     if not dry_run:
         if (
             told.erasure.chunks or told.erasure.objects
@@ -111,6 +112,7 @@ def redact(
     else:
         _print_notices(face, told.notices)
         _print_echoes(face, told, dry_run=False)
+        _print_blocked(face, told, forget=forget, done=True)
     for name in absent:
         problem = f"no such object in the store: {name}. It is erased already, or it never was here"
         face.err.print(f"rath-bridge: {problem}", style="bad", soft_wrap=True)
@@ -212,6 +214,28 @@ def _print_echoes(face: Face, told: Redacted, *, dry_run: bool) -> None:
         face.line((f"{where} {say}: rath-bridge redact --text WORDS takes whatever says WORDS", "warn"))
 
 
+def _print_blocked(face: Face, told: Redacted, *, forget: bool, done: bool) -> None:
+    """Which threads their framework will not load any more, and what helps."""
+    if not told.blocked:
+        return
+    threads = list(dict.fromkeys((key.framework, key.native_id) for key, _ in told.blocked))
+    names = ", ".join(f"{framework} {one_line(name, 60)}" for framework, name in threads[:_FEW])
+    more = f" and {len(threads) - _FEW} more" if len(threads) > _FEW else ""
+    one = len(threads) == 1
+    if forget:
+        face.line(f"{'this thread goes' if one else 'these threads go'} on from the newest state that can be read: {names}{more}")
+        return
+    when = "cannot be loaded any more" if done else "could not be loaded any more"
+    face.line((f"{'this thread' if one else 'these threads'} {when}: {names}{more}", "warn"))
+    say = "lets go of those states: the framework goes on from the newest that can be read"
+    if not done:
+        face.line(f"--forget {say}")
+    elif told.erasure.named:
+        items = " ".join(f"--object {name}" for name in told.erasure.named[:_FEW])
+        rest = f" (and the other {len(told.erasure.named) - _FEW} objects)" if len(told.erasure.named) > _FEW else ""
+        face.line(f"rath-bridge redact {items} --forget --reason WHY{rest} {say}")
+
+
 def _print_uses(face: Face, uses: Uses) -> None:
     _print_places(face, uses.places[:_SHOWN])
     if len(uses.places) > _SHOWN:
@@ -249,6 +273,7 @@ def _json(face: Face, told: Redacted, dry_run: bool) -> dict[str, object]:
     return {
         "uses": _rows(told.uses.places), "entries": entries, "chunks": list(told.erasure.chunks), "objects": list(told.erasure.objects),
         "shared": list(told.erasure.shared), "named": list(told.erasure.named), "notices": dict(told.notices),
+        "blocked": [{"framework": key.framework, "native_id": key.native_id, "chunk": name} for key, name in told.blocked],
         "forgotten": told.forgotten, "echoes": _rows(told.echoes), "dry_run": dry_run, "next_actions": face.next(*hints),
     }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rath_bridge.maintenance.echoes import echoes, texts_of
 from rath_bridge.maintenance.uses import Use, Uses, where_used
@@ -13,6 +14,9 @@ from rath_bridge.model.kinds import Redaction
 from rath_bridge.session import Store
 from rath_bridge.store.erasing import Erasure
 from rath_bridge.store.protocol import Backend, Ref
+
+_THREADS: Final = frozenset({"langgraph"})
+"""Frameworks that load the newest entry of a scope of the index, and go on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,8 @@ class Redacted:
     """Index entries that were dropped."""
     echoes: tuple[Use, ...] = ()
     """Places that stay and say the same as the chunks that were named (``look_around``): prompts, states, quotes."""
+    blocked: tuple[tuple[Key, Digest], ...] = ()
+    """Newest checkpoints of threads that cannot be loaded any more, unless they are forgotten, with their chunks."""
 
 
 def redact(
@@ -70,8 +76,9 @@ def redact(
     told = backend.erase(asked, objects=wanted, dry_run=True)
     uses = where_used(backend, told.chunks, told.objects)
     texts = frozenset[str]().union(*(texts_of(backend.chunk(name)) for name in look_around))
+    stuck = _blocked(backend, uses)
     if dry_run:
-        return Redacted(uses=uses, erasure=told, echoes=echoes(backend, texts, told.chunks))
+        return Redacted(uses=uses, erasure=told, echoes=echoes(backend, texts, told.chunks), blocked=stuck)
     notices = _notices(store, uses, told, reason, by)
     done = backend.erase(asked, objects=wanted)
     late = set(done.chunks) - set(told.chunks)
@@ -81,7 +88,17 @@ def redact(
     if scrub:
         backend.scrub()
     left = echoes(backend, texts, done.chunks)
-    return Redacted(uses=uses, erasure=done, notices=notices, forgotten=forgotten, echoes=left)
+    return Redacted(uses=uses, erasure=done, notices=notices, forgotten=forgotten, echoes=left, blocked=() if forget else stuck)
+
+
+def _blocked(backend: Backend, uses: Uses) -> tuple[tuple[Key, Digest], ...]:
+    """Threads whose newest checkpoint stands on what goes; older ones are only loaded by who asks for them."""
+    scopes: dict[tuple[str, str, str], set[str]] = {}
+    for key, _ in uses.entries:
+        if key.framework in _THREADS:
+            scopes.setdefault((key.framework, key.native_id, key.namespace), set()).add(key.key)
+    newest = [found[0] for scope in scopes if (found := backend.scan(*scope, sub="", limit=1))]
+    return tuple((key, chunk.id) for key, chunk in newest if key.key in scopes[key.framework, key.native_id, key.namespace])
 
 
 def _notices(store: Store, uses: Uses, told: Erasure, reason: str, by: str | None) -> dict[str, Digest]:

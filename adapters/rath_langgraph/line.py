@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Final
 
+from rath_bridge.errors import InvalidNameError
 from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
+from rath_bridge.session import Store, check_name, native_name
 from rath_langgraph.deltas import Deltas
 from rath_langgraph.items import Seen
 from rath_langgraph.lift import feed_items
 from rath_langgraph.state import State
 
+_log: Final = logging.getLogger("rath_bridge")
 _STATES: Final = 8
 
 Where = tuple[str, str]
@@ -94,3 +98,22 @@ class Line:
         states = list(self.states.values())
         lists = [len(v.tree.items) for k in states for v in k.state.values.values() if v.tree]
         return max([*lists, *(len(d.names) for k in states for d in k.deltas.values() if d is not None)], default=0)
+
+
+def warn_of_branch(store: Store, line: Line) -> None:
+    """Say so where a thread begins empty under the name of a session's branch: a fork of a session is no thread."""
+    session, _, branch = line.thread_id.rpartition("@")
+    place = session or line.where[0], branch
+    alone = not session and line.where[0] == native_name("langgraph", line.thread_id)
+    if alone or line.namespace or place == line.where or branch == "main":
+        return
+    try:
+        found = store.backend.ref(check_name(place[0]), check_name(branch, "branch"))
+    except InvalidNameError:  # no branch is called that
+        return
+    if found is not None:
+        _log.warning(
+            "rath_bridge: thread %r begins empty: it bears the name of branch %s, whose state a checkpointer alone does not take over."
+            " Call wrap(graph, store) with that branch's Session, or fork the thread with copy_thread",
+            line.thread_id, found.name,
+        )  # fmt: skip

@@ -22,7 +22,7 @@ from rath_bridge.session import Store, check_name, native_name, split_name
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.flight import Flight
 from rath_langgraph.items import Seen
-from rath_langgraph.line import Known, Line, Where
+from rath_langgraph.line import Known, Line, Where, warn_of_branch
 from rath_langgraph.mirror import Copies
 from rath_langgraph.neutral import origin
 from rath_langgraph.shelf import Shelf
@@ -169,6 +169,7 @@ class Threads:
             line.where = self._copied(line) or self._located(chunk) or (native_name(FRAMEWORK, line.thread_id), "main")
         else:
             line.where = named(self.store, self.session) or self._thread_home(line)
+            warn_of_branch(self.store, line)
             self._begin(line)
         newest = backend.scan(FRAMEWORK, line.thread_id, line.namespace, sub="", limit=1)
         if newest:

@@ -213,3 +213,27 @@ def test_the_merge_command_says_whose_state_goes_on_and_how_states_are_merged(sq
         assert "this line's own" in said
     assert call not in " ".join(run("merge", "ticket", "try-b", store=sqlite_url).stdout.split())  # nothing is left to merge
     assert "merge_state" not in run("merge", "plain", "x", store=sqlite_url).stdout
+
+
+def test_a_thread_that_bears_the_name_of_a_branch_begins_empty_and_says_so(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = chat(echo, checkpointer=RathSaver(store, session="ticket"))
+    hello: Any = {"messages": [("user", "hello")]}
+    app.invoke(hello, {"configurable": {"thread_id": "t"}})
+    fork = store.session("ticket").fork("b")
+    assert caplog.text == ""
+    for thread in ("b", "ticket@b"):
+        caplog.clear()
+        app.invoke(hello, {"configurable": {"thread_id": thread}})
+        assert f"thread '{thread}' begins empty: it bears the name of branch ticket@b" in caplog.text
+        assert caplog.text.count("begins empty") == 1
+    caplog.clear()
+    wrapped = wrap(chat(echo), store, checkpointer="rath")
+    later = wrapped(store.session("ticket").fork("c").append(rb.message("user", "more")))
+    assert wrapped.get_state({"configurable": {"thread_id": "ticket@c"}}).values["messages"][-1].content == "you said: more"
+    for odd in ("@", "a@b@c", "\ud800@x", "ticket@main", "nobody@b"):
+        app.invoke(hello, {"configurable": {"thread_id": odd}})
+    assert caplog.text == ""
+    assert later.name == "ticket@c"
+    assert fork.name == "ticket@b"

@@ -351,7 +351,11 @@ class Session:
         return self.store.backend.line(self.head)
 
     def messages(self, run: str | None = None) -> tuple[TranscriptMessage, ...]:
-        """Return the transcript: a fold over top-level runs, or over one run."""
+        """Return the transcript: a fold over top-level runs, or over one run.
+
+        A message whose content was erased is not in it, since not even its role is left: `chunks` holds it, `log` shows it in its place,
+        and the report of `encode` names it as a loss.
+        """
         return transcript.transcript(self._of(transcript.TRANSCRIPT), run)
 
     def calls(self) -> tuple[Call, ...]:

@@ -1,13 +1,16 @@
 """A dossier: the mixed stack's session with claims, signed, and checked by coreutils and openssh alone.
 
-Run ``make demo`` first, then ``.venv/bin/python examples/dossier.py``; it writes ``demo-out/dossier``.
+Run ``make demo`` first, then ``.venv/bin/python examples/dossier.py``; it writes ``demo-out/dossier``,
+from a copy of the demo's store.
 """
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import rath_bridge as rb
@@ -52,6 +55,14 @@ def claims(session: rb.Session) -> list[Claim]:
     ]  # fmt: skip
 
 
+def copy_store(source: Path, target: Path) -> None:
+    """The desk claims on a copy: the demo's session keeps the head that you were told to keep."""
+    for old in OUT.glob(f"{target.name}*"):
+        old.unlink()
+    with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
+        there.backup(here)
+
+
 def main() -> None:
     """Write it and check it without ourselves."""
     place, key = OUT / "dossier", OUT / "desk"
@@ -59,7 +70,8 @@ def main() -> None:
     for old in (key, key.with_suffix(".pub")):
         old.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "desk", "-f", str(key)], check=True)
-    with rb.open_store(f"sqlite:///{OUT / 'runs.db'}") as store:
+    copy_store(OUT / "runs.db", OUT / "dossier.db")
+    with rb.open_store(f"sqlite:///{OUT / 'dossier.db'}") as store:
         session = store.session(NAME)
         session = session.append(*map(claim_draft, claims(session)))
         rb.export_packet(session, place, sign_with=[key])

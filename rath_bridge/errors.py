@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 
 class RathError(Exception):
@@ -262,12 +262,15 @@ class PacketError(RathError, ValueError):
     exit_status = 3
 
 
+WITH_OVERWRITE: Final = "pass overwrite=True"
+
+
 class PacketExistsError(PacketError):
     """Something stands where a packet should be written; it was left alone."""
 
     exit_status = 2
 
-    def __init__(self, path: str, why: str = "pass overwrite=True (--force on the command line), or choose another path") -> None:
+    def __init__(self, path: str, why: str = f"{WITH_OVERWRITE}, or choose another path") -> None:
         self.path, self.why = path, why
         super().__init__(f"cannot write a packet to {path}, something is there already: {why}")
 

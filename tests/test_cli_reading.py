@@ -11,9 +11,11 @@ import pytest
 
 import rath_bridge as rb
 from rath_bridge.model.chunk import Native
-from rath_bridge.model.kinds import Inference, Message, Unknown, Usage
+from rath_bridge.model.encoding import TreeRef
+from rath_bridge.model.kinds import Checkpoint, Gap, Inference, Message, Run, ToolCall, Unknown, Usage
 from rath_bridge.model.parts import ToolCallResponsePart
 from rath_bridge.model.trees import list_tree
+from rath_bridge.verbs.words import body_words
 from tests.cli_store import HOSTILE, TRIAGE, fill, run
 
 
@@ -262,14 +264,14 @@ def test_every_kind_has_its_words() -> None:
         (kinds.Placement(backend="local", root="./ws"), "on local, ./ws"),
         (kinds.Workspace(), "0 files"),
         (kinds.Compaction(dropped=("a" * 64,), reason="trimmed", stands="b" * 64),
-         "1 messages dropped (trimmed), bbbbbbbb stands for them"),
-        (kinds.Redaction(targets=("a",), reason="asked"), "1 chunks erased: asked"),
+         "1 message dropped (trimmed), bbbbbbbb stands for them"),
+        (kinds.Redaction(targets=("a",), reason="asked"), "1 chunk erased: asked"),
         (kinds.Gap(count=3, reason="spool full"), "3 events are not on record: spool full"),
         (kinds.Error(type="RateLimit", message="slow"), "RateLimit: slow"),
         (kinds.Span(name="GET", duration=0.25), "GET · 0.250 s"),
         (kinds.Note(text="hi", author="ann"), "ann: hi"),
         (kinds.Checkpoint(step=3, source="loop", namespace="sub"), "step 3, loop, in sub"),
-        (kinds.Task(name="agent", writes=(1,)), "agent: 1 writes"),
+        (kinds.Task(name="agent", writes=(1,)), "agent: 1 write"),
         (kinds.SessionStart(op="fork", name="s", branch="b", of="s"), "forked s@b from s"),
         (kinds.Run(phase="end", name="r", status="error", error="boom"), "r ends: error, boom"),
     ]  # fmt: skip
@@ -337,3 +339,32 @@ def test_chunks_and_messages_print_on_one_line() -> None:
         assert len(one) < 140
         assert one.isprintable()
     assert repr(replace(s[1], body_bytes=None, erased_digest=s[1].body_digest)).endswith("message, erased)")
+
+
+def test_log_of_all_tells_the_branch_of_each_row(url: str) -> None:
+    rows = json.loads(run("log", "ticket-4711", "--all", "--json", store=url).stdout)["chunks"]
+    assert {row["branch"] for row in rows if row["run"] == TRIAGE} == {"main"}, "what both share is main's"
+    forked = [row for row in rows if row["kind"] in ("handoff", "session") and "try-b" in (row["branch"], row["summary"])]
+    assert {row["branch"] for row in forked} == {"try-b"}
+    assert next(row["branch"] for row in rows if row["kind"] == "merge") == "main"
+    handoff = run("log", "ticket-4711", "--all", "--kind", "handoff", store=url).stdout
+    assert "  try-b " in handoff, "filters do not lose it"
+    assert "branch" not in json.loads(run("log", "ticket-4711", "--json", store=url).stdout)["chunks"][0]
+
+
+def test_what_a_merge_wrote_is_not_told_as_a_users_words(url: str) -> None:
+    assert "  merge: [merged from" in run("log", "ticket-4711", store=url).stdout
+    assert "user merge:" not in run("log", "ticket-4711", store=url).stdout
+
+
+def test_graph_tells_a_row_by_what_people_know(sqlite_url: str) -> None:
+    with rb.open_store(sqlite_url) as store:
+        call = rb.draft(ToolCall(name="look_up", arguments={}, call_id="c1"))
+        store.create("s").append(call, rb.draft(Run(phase="end", name="x", type="graph", status="ok")))
+    assert run("graph", "s", store=sqlite_url).stdout.rstrip().endswith("look_up()")
+
+
+def test_words_of_one_and_of_many() -> None:
+    assert body_words(Checkpoint(state=TreeRef("a" * 64, 1, "map"))) == "1 channel"
+    assert body_words(Gap(reason="x", count=1)) == "1 event is not on record: x"
+    assert body_words(Gap(reason="x", count=2)) == "2 events are not on record: x"

@@ -47,7 +47,7 @@ def process(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
         (["log", "tiket-4711"], 2, "'ticket-4711'"),
         (["log", "ticket-4711@try-c"], 2, "'ticket-4711@try-b'"),
         (["log", "two words"], 2, "no spaces"),
-        (["show", "ffff0000"], 2, "rath-bridge fsck"),
+        (["show", "ffff0000"], 2, "rath-bridge log NAME"),
         (["show", "fff"], 2, "rath-bridge ls"),
         (["show", "ticket-4711:99"], 2, "0 to"),
         (["show", "ticket-4711:-99"], 2, "from the end"),

@@ -45,6 +45,8 @@ def test_a_union_of_both_names_the_block_and_what_it_stands_for(strategy: Any) -
     rows = audit(merged)[0].rows
     block = merged.messages()[-1]
     assert rows[0].evidence == (block.id,)
+    assert rows[0].text.startswith("what the merge wrote, no assistant has spoken since: ")
+    assert "user merge" not in rows[0].text
     assert rows[0].text.endswith("their answer" if strategy == "summary" else "both are right")
     assert rows[2].text == f"after the merge of t@x (strategy {strategy if strategy == 'summary' else 'function'})"
     assert "it stands for what was said on t@x: assistant: their answer" in final(merged)

@@ -35,6 +35,7 @@ def test_sign_and_verify(url: str, tmp_path: Path) -> None:
     wrong = run("verify", packet, "--key", str(tmp_path / "eve.pub"))
     assert wrong.exit_code == 3
     assert "this key has not signed" in wrong.stdout
+    assert "Nothing shows that the packet was changed" in wrong.stdout
     assert run("verify", packet, "--key", str(tmp_path / "ann")).exit_code == 2  # a private key
     value = json.loads(run("verify", packet, "--json").stdout)
     assert value["verdicts"] == {"integrity": "holds", "coverage": "no hole shows", "claims": "none"}
@@ -138,7 +139,9 @@ def test_usage_that_nobody_reports_is_not_told_as_zero(sqlite_url: str, tmp_path
     with rb.open_store(sqlite_url) as store:
         s = store.create("quiet")
         s = s.append(
-            rb.message("user", "Hello"), rb.draft(Inference(model="m", agent="a")), rb.draft(Inference(model="m", agent="b"))
+            rb.message("user", "Hello"),
+            rb.draft(Inference(model="m", agent="a")),
+            rb.draft(Inference(model="m", agent="b", usage=Usage(input_tokens=0, output_tokens=0))),
         )
         s.detach("partly").append(rb.draft(Inference(model="m", agent="b", usage=Usage(input_tokens=7))))
 
@@ -157,3 +160,17 @@ def test_usage_that_nobody_reports_is_not_told_as_zero(sqlite_url: str, tmp_path
     ]  # fmt: skip
     assert "<b>–</b><span>tokens: usage not on record</span>" in page("quiet")
     assert "<b>7</b><span>tokens, 1 of 3 model calls report usage</span>" in page("partly")
+
+
+def test_a_packet_says_what_it_would_not_write(url: str, tmp_path: Path) -> None:
+    refused = run("packet", "copy", "-o", str(tmp_path / "p.tar"), store=url)
+    assert refused.exit_code == 2
+    assert "archives end in .zip" in refused.stderr
+    assert not (tmp_path / "p.tar").exists()
+    assert run("packet", "copy", "-o", str(tmp_path / "p.zip"), store=url).exit_code == 0
+    again = run("packet", "copy", "-o", str(tmp_path / "p.zip"), store=url)
+    assert again.exit_code == 2
+    assert "pass --force, or choose another path" in again.stderr
+    assert "overwrite=True" not in again.stderr
+    asked = run("log", "copy", "--kind", "mesage", store=url)
+    assert "did you mean 'message'? See:" in asked.stderr

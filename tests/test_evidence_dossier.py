@@ -27,8 +27,11 @@ def test_the_dossier_is_written_and_checked(tmp_path: Path) -> None:
             rb.draft(ToolResult(name="set_filter", call_id="c2", result="the filter is month=10")),
             rb.message("assistant", "Dear Ada, your export of October is repaired."),
         )
+        head = store.session("ticket-4711").head
     done = subprocess.run([sys.executable, str(SCRIPT)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    with rb.open_store(f"sqlite:///{tmp_path}/demo-out/runs.db") as store:
+        assert store.session("ticket-4711").head == head, "the demo's session is as it was"
     for words in ("Good", "integrity  holds", "1 of 5 lowered", "approved   pending", "no-refund  supported"):
         assert words in done.stdout
     assert rb.verify_packet(tmp_path / "demo-out" / "dossier", keys=[tmp_path / "demo-out" / "desk.pub"]).ok

@@ -157,7 +157,7 @@ def test_objects_that_the_store_does_not_hold_are_listed_as_absent(tmp_path: Pat
     rb.export_packet(s, tmp_path / "p")
     report = rb.verify_packet(tmp_path / "p")
     assert report.ok
-    assert report.notes == ("1 object(s) were not in the store when the packet was written",)
+    assert report.notes == ("1 object not in the store when the packet was written",)
 
 
 def test_a_damaged_store_gives_no_packet(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -13,7 +14,7 @@ import rath_bridge as rb
 from rath_bridge.evidence import Claim, claim_draft
 from rath_bridge.evidence.page import text
 from rath_bridge.model.kinds import Error, Handoff, Inference, Message, Note, Run, ToolCall, ToolResult
-from rath_bridge.model.parts import TextPart, ToolCallPart
+from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
 from tests.cli_store import HOSTILE, fill
 from tests.rich_session import rich_session
 from tests.test_evidence_packet import contents
@@ -145,6 +146,25 @@ def test_what_failed_is_seen_what_is_linked_can_be_seen_and_machinery_waits(tmp_
     assert ".row.minor:target{display:grid}" in html  # a link to machinery shows it
     assert "<b>assistant</b>message" in html
     assert 'href="#heads"' in html  # it is not signed
+
+
+def test_rows_of_one_second_are_told_apart_and_calls_stand_once(tmp_path: Path) -> None:
+    at = 1_796_000_000_000_000
+    asks, unknown = (Message(role="assistant", parts=(ToolCallPart(name, "find", {}),)) for name in ("c1", "c2"))
+    s = rb.open_store("memory:").create("s").append(
+        rb.draft(asks, at=at + 1_000),
+        rb.draft(ToolCall(name="find", call_id="c1"), at=at + 2_000),
+        rb.draft(ToolResult(name="find", call_id="c1", result=3), at=at + 5_000_000),
+        rb.draft(Message(role="tool", parts=(ToolCallResponsePart("c1", 3),)), at=at + 7_000_000),
+        rb.draft(unknown, at=at + 9_000_000),
+    )  # fmt: skip
+    html = page(rb.export_packet(s, tmp_path / "p"))
+    clocks = re.findall(r'<span class="at">([^<]*)</span>', html)
+    assert [len(clock) for clock in clocks[1:]] == [12, 12, 8, 8, 8]
+    assert clocks[1].endswith(".001")
+    assert html.count('class="row message minor ') == 2, "what only a message tells is seen"
+    assert html.count('class="row message l0') == 1
+    assert f'<a class="id" href="#c{s.head[:16]}">{s.head[:8]}</a></div>' in html
 
 
 def test_a_long_session_is_cut_and_says_so(tmp_path: Path) -> None:

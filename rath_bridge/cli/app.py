@@ -64,8 +64,10 @@ def _guarded(run: Any) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else FAILED
     except _ClickException as error:
-        usage = f". See: {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
-        return _complain(f"{error.format_message().rstrip('.')}{usage}", USAGE)
+        problem = error.format_message().rstrip(".")
+        stop = "" if problem.endswith(("?", "!", ":")) else "."
+        usage = f"{stop} See: {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
+        return _complain(f"{problem}{usage}", USAGE)
     except RathError as error:
         return _complain(str(error), error.exit_status)
     except OSError as error:

@@ -19,6 +19,7 @@ from rath_bridge.cli.styles import style_of
 from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.session import Session
+from rath_bridge.store.protocol import Ref
 from rath_bridge.verbs.branches import count
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.jsonable import jsonable
@@ -147,16 +148,51 @@ def log(
     session = on_branch(face, name, branch)
     names = RunNames(face.store.backend)
     wanted = filter_of(kinds, agents, tools, frameworks, since, grep)
-    chosen = _entries(face, session, every, run, before)
+    lines = Lines(session) if every else None
+    chosen = _entries(face, session, every, run, before, lines)
     if wanted:
         asked = matcher(wanted, face.store.backend, names)
         chosen = (entry for entry in chosen if asked(entry.chunk))
     entries = islice(chosen, number)
     if as_json:
-        _log_json(face, session, entries, names, name, number)
+        _log_json(face, session, entries, names, name, number, lines)
         return
     with face.pager():
-        _print_log(face, entries, names, session.session, oneline)
+        _print_log(face, entries, names, session.session, oneline, lines)
+
+
+class Lines:
+    """Tells on which branch each chunk of a log is, while it goes by: children come before their parents."""
+
+    def __init__(self, session: Session) -> None:
+        self._refs = session.store.backend.refs(session.session)
+        self._session = session.session
+        self._ranks = {label(ref.name, self._session): rank for rank, ref in enumerate(self._ranked())}
+        self._tips: dict[str, str] = {}
+        for ref in self._ranked():
+            self._tips.setdefault(ref.head, label(ref.name, self._session))
+        self._over: dict[str, str] = {}
+        self.many = len(self._tips) > 1
+        self.now = ""
+        """The branch of the chunk that was given last; history that several share is main's, else the first one's by name."""
+
+    def follow(self, entries: Iterator[LogEntry]) -> Iterator[LogEntry]:
+        """Pass a log on, unfiltered, newest first."""
+        for entry in entries:
+            above = self._over.pop(entry.chunk.id, None)
+            names = [name for name in (above, self._tips.get(entry.chunk.id)) if name]
+            self.now = min(names, key=self._rank, default="")
+            for parent in entry.chunk.parents[:1]:
+                self._over[parent] = min(self._over.get(parent, self.now), self.now, key=self._rank)
+            for merged in entry.chunk.parents[1:]:
+                self._over.setdefault(merged, "(merged)")
+            yield entry
+
+    def _ranked(self) -> list[Ref]:
+        return sorted(self._refs, key=lambda ref: (ref.branch != "main", ref.branch))
+
+    def _rank(self, name: str) -> int:
+        return self._ranks.get(name, len(self._ranks))
 
 
 def on_branch(face: Face, name: str, branch: str | None) -> Session:
@@ -168,26 +204,29 @@ def on_branch(face: Face, name: str, branch: str | None) -> Session:
     return face.session(f"{name}@{branch}")
 
 
-def _entries(face: Face, session: Session, every: bool, run: str | None, before: str | None) -> Iterator[LogEntry]:
-    entries = _from(face, session, every, before)
+def _entries(
+    face: Face, session: Session, every: bool, run: str | None, before: str | None, lines: Lines | None
+) -> Iterator[LogEntry]:
+    entries = _from(face, session, every, before, lines)
     if run is None:
         return entries
     wanted = runs_named((entry.chunk for entry in session.log(all=every)), run)
     return (entry for entry in entries if entry.chunk.run in wanted)
 
 
-def _from(face: Face, session: Session, every: bool, before: str | None) -> Iterator[LogEntry]:
+def _from(face: Face, session: Session, every: bool, before: str | None, lines: Lines | None) -> Iterator[LogEntry]:
+    whole = session.log(all=every) if lines is None else lines.follow(session.log(all=True))
     if before is None:
-        return session.log(all=every)
+        return whole
     last = find_chunk(face, before, session)
     if every:
-        rest = dropwhile(lambda entry: entry.chunk.id != last.id, session.log(all=True))
+        rest = dropwhile(lambda entry: entry.chunk.id != last.id, whole)
         return islice(rest, 1, None)
     return log_of(list(last.parents[:1]), face.store.backend) if last.parents else iter(())
 
 
 def _log_json(
-    face: Face, session: Session, entries: Iterator[LogEntry], names: RunNames, name: str, number: int | None
+    face: Face, session: Session, entries: Iterator[LogEntry], names: RunNames, name: str, number: int | None, lines: Lines | None
 ) -> None:  # fmt: skip
     """One object, written as it is read."""
     first: str | None = None
@@ -198,7 +237,7 @@ def _log_json(
         nonlocal first, last, count
         for entry in entries:
             first, last, count = first or entry.chunk.id, entry.chunk.id, count + 1
-            yield _entry_row(entry, names)
+            yield _entry_row(entry, names) | ({} if lines is None else {"branch": lines.now or None})
 
     def hints() -> dict[str, Any]:
         if first is None:
@@ -228,7 +267,9 @@ def _body(chunk: Chunk) -> Any:
         return None
 
 
-def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, session: str, oneline: bool) -> None:
+def _print_log(
+    face: Face, entries: Iterator[LogEntry], names: RunNames, session: str, oneline: bool, lines: Lines | None
+) -> None:
     day = ""
     roomy = face.out.width >= 100
     for entry in entries:
@@ -249,6 +290,8 @@ def _print_log(face: Face, entries: Iterator[LogEntry], names: RunNames, session
         if not oneline:
             width = 16 if roomy else 10
             text.append(f"  {set_cell_size(one_line(names.of(chunk) or '', width), width)}", "run")
+        if lines is not None and lines.many:
+            text.append(f"  {set_cell_size(one_line(lines.now, 12), 12)}", "ref")
         text.append("  ")
         for ref in entry.refs:
             text.append(f"[{label(ref, session)}] ", "ref")

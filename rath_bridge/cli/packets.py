@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -11,10 +11,13 @@ from rich.text import Text
 from rath_bridge.cli.checking import CORRUPT, HeadOption, counted, known_head, print_findings, verdict
 from rath_bridge.cli.claiming import LOWERED, print_claims
 from rath_bridge.cli.face import AsJson, Face, quoted, table
+from rath_bridge.errors import WITH_OVERWRITE, PacketExistsError
 from rath_bridge.evidence import PacketReport, export_packet, load_signer, read_claims, sign_packet, verify_packet
-from rath_bridge.evidence.signing import KeyFileError, signer_name
+from rath_bridge.evidence.signing import UNSIGNED, KeyFileError, signer_name
 from rath_bridge.verbs.inert import inert
 from rath_bridge.verbs.words import size
+
+_ARCHIVES: Final = frozenset({".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tbz", ".txz", ".lz4"})
 
 
 def packet(
@@ -48,10 +51,15 @@ def packet(
     sessions = [face.session(name) for name in dict.fromkeys(names)]
     ledger = [] if claims is None else read_claims(claims)
     keys = [signer(face, path) for path in sign or ()]
+    if out.suffix.lower() in _ARCHIVES and not out.is_dir():
+        raise typer.BadParameter(f"{out.name!r} is no packet's name: archives end in .zip, any other name is a directory")
     with face.progress("writing") as progress:
-        place = export_packet(
-            sessions, out, overwrite=force, claims=ledger, sign_with=keys, environment=not environment, progress=progress
-        )
+        try:
+            place = export_packet(
+                sessions, out, overwrite=force, claims=ledger, sign_with=keys, environment=not environment, progress=progress
+            )
+        except PacketExistsError as error:
+            raise PacketExistsError(error.path, error.why.replace(WITH_OVERWRITE, "pass --force")) from None
     heads = {ref.name: ref.head for s in sessions for ref in face.store.backend.refs(s.session)}
     check = f"verify {quoted(str(place))} --head {heads[next(iter(heads))]}"
     if as_json:
@@ -143,7 +151,6 @@ def verify(
     for signature in report.signatures:
         face.line(("signed  ", "dim"), f"{signature.key or 'by nobody that can be read'}  ", (signature.file, "dim"))
     print_findings(face, report.findings)
-    _print_coverage(face, report)
     print_claims(face, report.claims)
     if report.claims:
         face.out.print()
@@ -151,7 +158,10 @@ def verify(
         if report.verdicts[name] != "none":
             style = "bad" if name == "claims" and status == LOWERED else "warn" if name == "coverage" else "good"
             face.line((f"{name}  ", "dim"), (report.verdicts[name], style))
+    if report.findings and all(UNSIGNED in finding.problem for finding in report.findings):
+        face.line(("Nothing shows that the packet was changed: it is the key that is not one of those that signed.", "warn"))
     verdict(face, report.ok, ", ".join(facts), report.findings)
+    _print_coverage(face, report)
     return status
 
 
@@ -166,6 +176,7 @@ def _print_coverage(face: Face, report: PacketReport) -> None:
     """What the record covers, and what it does not: integrity is not completeness."""
     if report.coverage is None:
         return
+    face.out.print()
     rows = table("COVERAGE", "")
     for text in report.coverage.adapters():
         rows.add_row(Text("recorded", "dim"), Text(inert(text)))
@@ -179,7 +190,6 @@ def _print_coverage(face: Face, report: PacketReport) -> None:
     for text in report.coverage.not_in_packet:
         rows.add_row(Text("not here", "dim"), Text(inert(text)))
     face.show(rows)
-    face.out.print()
 
 
 def _again(packet_path: str, report: PacketReport) -> str:

@@ -35,7 +35,7 @@ class Piece:
     """The piece that follows it on the same stretch."""
     refs: tuple[str, ...] = ()
     said: Digest | None = None
-    """Its last message."""
+    """Its last message, else its last tool call or result."""
     marks: frozenset[str] = frozenset()
     """Origins seen in it."""
     matched: int | None = None
@@ -53,6 +53,8 @@ class _Growing:
     """Parents of its first chunk."""
     count: int = 0
     said: Digest | None = None
+    used: Digest | None = None
+    """Its last tool call or result."""
     marks: set[str] = field(default_factory=set[str])
     matched: int = 0
 
@@ -85,7 +87,7 @@ def condense(
         Piece(
             first=piece.first, tip=piece.tip, at=piece.at, count=piece.count, parents=tuple(index[tips[name]] for name in piece.over),
             trunk=None if (after := trunks.get(number)) is None else index[after], refs=tuple(names.get(piece.tip, ())),
-            said=piece.said, marks=frozenset(piece.marks), matched=None if asked is None else piece.matched,
+            said=piece.said or piece.used, marks=frozenset(piece.marks), matched=None if asked is None else piece.matched,
         )
         for number in order
         for piece in [found[number]]
@@ -112,6 +114,8 @@ def _grown(
         piece.matched += matches
         if piece.said is None and (matches if asked is not None else chunk.kind == "message"):
             piece.said = chunk.id
+        if piece.used is None and asked is None and chunk.kind in ("tool_call", "tool_result"):
+            piece.used = chunk.id
         for parent in chunk.parents:
             alone = len(chunk.parents) == 1 and parent not in goes_on
             goes_on[parent] = piece if alone else None

@@ -121,7 +121,8 @@ class _Asked(Gathered):
         if found is None:
             yield Row("No assistant has said anything on this line.")
             return
-        yield Row(summary(found), (found.id,))
+        merged = "what the merge wrote, no assistant has spoken since: " if found.id in self.blocks else ""
+        yield Row(merged + summary(found).removeprefix("merge: " if merged else ""), (found.id,))
         yield Row(f"on the line {self.branches.get(found.id) or '?'}", (found.id,))
         yield from self._merged(found)
         if found.id not in self.blocks:

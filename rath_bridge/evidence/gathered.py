@@ -36,7 +36,7 @@ class Spent:
 
     calls: int = 0
     told: int = 0
-    """Calls that report usage."""
+    """Calls that report usage; no tokens at all is what frameworks write where a model told none."""
     input: int = 0
     output: int = 0
     cost: float | None = None
@@ -157,7 +157,7 @@ class Gathered:
         usage: Any = body.get("usage")
         if type(usage) is dict:
             found = cast("dict[str, Any]", usage)
-            spent.told += any(type(found.get(name)) is int for name in ("input_tokens", "output_tokens"))
+            spent.told += any(_number(found.get(name)) for name in ("input_tokens", "output_tokens"))
             spent.input += _number(found.get("input_tokens"))
             spent.output += _number(found.get("output_tokens"))
             cost = found.get("cost_usd")

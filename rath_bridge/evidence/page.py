@@ -47,7 +47,7 @@ line-height:1.5;white-space:pre-wrap;overflow-wrap:anywhere}
 .rows li{padding:3px 0}.chain li:first-child{font-size:16px}
 .chain li+li{padding-left:14px;border-left:2px solid var(--line);color:var(--soft);font-size:14px;margin:0}
 .time{position:relative;margin-top:8px}
-.row{display:grid;grid-template-columns:74px 118px 1fr 76px;gap:12px;padding:7px 10px;
+.row{display:grid;grid-template-columns:92px 118px 1fr 76px;gap:12px;padding:7px 10px;
 border-left:3px solid transparent}
 .row:target{background:var(--card);outline:2px solid var(--accent)}
 .row .at,.row .id{color:var(--faint);font-size:12px;font-variant-numeric:tabular-nums;padding-top:2px}
@@ -71,10 +71,11 @@ svg path{fill:none;stroke-width:2}
 fill:var(--c3)}
 .g4{stroke:var(--c4);fill:var(--c4)}.g5{stroke:var(--c5);fill:var(--c5)}
 footer{margin-top:60px;padding-top:16px;border-top:1px solid var(--line);color:var(--faint);font-size:13px}
-@media screen and (max-width:720px){main{padding:24px 14px}.cards.first{grid-template-columns:1fr}.wide svg{min-width:900px}
+@media screen and (max-width:720px){main{padding:24px 14px}.cards.first{grid-template-columns:1fr}
+svg text{font-size:26px}svg .s{display:none}svg path{stroke-width:4}svg circle{stroke-width:5}
 .claims tr{display:block;border-top:1px solid var(--line);padding:8px 0}.claims td{display:block;border:0;padding:1px 0}
 .claims tr:first-child{display:none}.claims td:last-child::before{content:"rests on the ";color:var(--soft)}
-.figures{display:grid;grid-template-columns:repeat(3,1fr)}.row{grid-template-columns:64px 1fr}.row .what{grid-column:1/-1}
+.figures{display:grid;grid-template-columns:repeat(3,1fr)}.row{grid-template-columns:84px 1fr}.row .what{grid-column:1/-1}
 .row .id{display:none}}
 @media print{body{background:#fff;font-size:12px}main{max-width:none;padding:0}.cards .card,.row{break-inside:avoid}
 h2,.q,.lane{break-after:avoid}label{display:none}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -15,8 +16,8 @@ from rath_bridge.evidence.survey import Survey
 from rath_bridge.evidence.timeline import Shown, Timeline
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest
-from rath_bridge.model.kinds import Message, ToolResult
-from rath_bridge.model.parts import TextPart
+from rath_bridge.model.kinds import Body, Message, ToolCall, ToolResult
+from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
 from rath_bridge.verbs.words import part_words, summary
 
 LANES: Final = 40
@@ -238,21 +239,48 @@ def _graph(timeline: Timeline) -> str:
 # ---------------------------------------------------------------------------------------------- the timeline
 
 
+class _Told:
+    """What is known of all rows before the first is drawn."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        rows = (*timeline.first, *timeline.last)
+        self.runs = timeline.runs
+        self.seconds = Counter(one.chunk.at // 1_000_000 for one in rows)
+        """Rows in each second."""
+        self.calls = {str(body.call_id) for one in rows if isinstance(body := _body(one.chunk), ToolCall | ToolResult)}
+        """Calls that have rows of their own."""
+
+    def is_said_twice(self, body: Body | None) -> bool:
+        """A message that holds nothing but calls, or answers, which stand as rows of their own."""
+        if not isinstance(body, Message) or not body.parts:
+            return False
+        return all(isinstance(part, ToolCallPart | ToolCallResponsePart) and str(part.id) in self.calls for part in body.parts)
+
+
+def _body(chunk: Chunk) -> Body | None:
+    try:
+        return None if chunk.body_bytes is None else chunk.body
+    except RathError:
+        return None
+
+
 def _timeline(timeline: Timeline) -> str:
+    told = _Told(timeline)
     parts = [
         "<h2>Timeline</h2>",
-        '<p><label><input type="checkbox" id="minor"> show model calls, runs, checkpoints and other machinery, too</label></p>',
-        '<div class="time">', *_rows(timeline, timeline.first, None),
+        '<p><label><input type="checkbox" id="minor"> show model calls, runs, checkpoints and other machinery, too, and messages that only '
+        "repeat calls</label></p>",
+        '<div class="time">', *_rows(timeline, told, timeline.first, None),
     ]  # fmt: skip
     if timeline.left:
         parts.append(
             f'<p class="cut">{timeline.left} events between are not shown here; they are in chunks.jsonl and bodies.jsonl</p>'
         )
-    parts += _rows(timeline, timeline.last, timeline.first[-1] if timeline.first and not timeline.left else None)
+    parts += _rows(timeline, told, timeline.last, timeline.first[-1] if timeline.first and not timeline.left else None)
     return "\n".join([*parts, "</div>"])
 
 
-def _rows(timeline: Timeline, shown: Iterable[Shown], before: Shown | None) -> Iterator[str]:
+def _rows(timeline: Timeline, told: _Told, shown: Iterable[Shown], before: Shown | None) -> Iterator[str]:
     lane = None if before is None else before.lane
     many = len(timeline.lanes) > 1
     day = "" if before is None else _day(before.chunk.at)
@@ -261,23 +289,24 @@ def _rows(timeline: Timeline, shown: Iterable[Shown], before: Shown | None) -> I
             lane, day = one.lane, _day(one.chunk.at)
             name = f"{text(timeline.lanes[lane].name, 120)} · " if many else ""
             yield f'<p class="lane">{name}{day}</p>'
-        yield _row(one, timeline.runs)
+        yield _row(one, told)
 
 
-def _row(shown: Shown, runs: Mapping[str, str]) -> str:
+def _row(shown: Shown, told: _Told) -> str:
     chunk = shown.chunk
     looks = text(chunk.kind, 60)
-    if chunk.kind in _MINOR or (chunk.kind == "note" and chunk.origin is not None):
+    note = chunk.kind == "note" and chunk.origin is not None
+    if chunk.kind in _MINOR or note or (chunk.kind == "message" and told.is_said_twice(_body(chunk))):
         looks += " minor"
     if _failed(chunk):
         looks += " failed"
-    clock = format_time(chunk.at)[11:19]
-    who, words = _words(chunk, runs)
+    clock = format_time(chunk.at)[11 : 23 if told.seconds[chunk.at // 1_000_000] > 1 else 19]
+    who, words = _words(chunk, told.runs)
     kind = text(chunk.kind.replace("_", " "), 60)
     label = f"<b>{text(who, 80)}</b>{kind}" if who else kind
     return (
         f'<div class="row {looks} l{shown.lane % _COLOURS}" id="c{chunk.id[:16]}"><span class="at">{clock}</span>'
-        f'<span class="kind">{label}</span><span class="what">{words}</span><span class="id">{chunk.id[:8]}</span></div>'
+        f'<span class="kind">{label}</span><span class="what">{words}</span><a class="id" href="#c{chunk.id[:16]}">{chunk.id[:8]}</a></div>'
     )
 
 

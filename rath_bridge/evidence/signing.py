@@ -173,6 +173,9 @@ def check(file: str, armoured: bytes, message: bytes) -> tuple[Signature, bytes 
     return Signature(file, name), public
 
 
+UNSIGNED: Final = "this key has not signed"
+
+
 def judge(signatures: Sequence[tuple[Signature, bytes | None]], keys: Mapping[str, Sequence[bytes]]) -> Iterator[Finding]:
     """Name every signature that does not hold, and every key file of whose keys none has signed.
 
@@ -189,7 +192,7 @@ def judge(signatures: Sequence[tuple[Signature, bytes | None]], keys: Mapping[st
             who = ", ".join(found.key or "an unreadable key" for found, _ in signatures)
             there = f"it carries signatures of {who} only" if signatures else "it carries no signature"
             names = ", ".join(fingerprint(key) for key in known[:4])
-            yield Finding(names, f"this key has not signed the packet as it is: {there}", path)
+            yield Finding(names, f"{UNSIGNED} the packet as it is: {there}", path)
 
 
 def _signed(message: bytes, namespace: bytes, hashed: bytes) -> bytes:

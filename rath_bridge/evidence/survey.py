@@ -192,7 +192,7 @@ class Survey:
         if type(usage) is not dict:
             return
         found = cast("dict[str, Any]", usage)
-        self.told += any(type(found.get(name)) is int for name in ("input_tokens", "output_tokens"))
+        self.told += any(type(found.get(name)) is int and found[name] for name in ("input_tokens", "output_tokens"))
         for number, name in enumerate(("input_tokens", "output_tokens")):
             self.tokens[number] += found[name] if type(found.get(name)) is int else 0
         if isinstance(cost := found.get("cost_usd"), int | float):

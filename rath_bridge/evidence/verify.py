@@ -24,6 +24,7 @@ from rath_bridge.evidence.verdicts import PacketReport
 from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.reaching import Reference, check_object
 from rath_bridge.verbs.fsck import Finding
+from rath_bridge.verbs.words import counted
 
 _MOST: Final = 100_000
 """Findings that are listed; what a hostile packet has beyond them is only said to be there."""
@@ -115,9 +116,9 @@ class _Verify:
         if head is not None and head in self._history.chunks and sound:
             self._vouched(head, heads)
         if erased:
-            self._notes.append(f"{len(erased)} chunk(s) have no body: their content was erased, the chain still holds")
+            self._notes.append(f"{counted(len(erased), 'chunk')} without a body: the content was erased, the chain still holds")
         if absent:
-            self._notes.append(f"{len(absent)} object(s) were not in the store when the packet was written")
+            self._notes.append(f"{counted(len(absent), 'object')} not in the store when the packet was written")
         sums = self._read(layout.SUMS, layout.MAX_DOCUMENT)
         signatures = self._signatures(sums or b"")
         if signatures and not keys:

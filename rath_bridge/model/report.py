@@ -57,10 +57,11 @@ class LossReport:
         return tuple(entry.row() for entry in self.manifest)
 
     def __str__(self) -> str:
+        handed = f"{len(self.manifest)} item{'' if len(self.manifest) == 1 else 's'} handed over"
         if not self.losses:
-            return f"nothing lost; {len(self.manifest)} items handed over"
+            return f"nothing lost; {handed}"
         lines = [f"  {(loss.chunk or '-')[:12]} {loss.path}: {loss.what}" for loss in self.losses]
-        return "\n".join([f"{len(self.losses)} loss(es); {len(self.manifest)} items handed over", *lines])
+        return "\n".join([f"{len(self.losses)} loss{'' if len(self.losses) == 1 else 'es'}; {handed}", *lines])
 
 
 def manifest_of(rows: Iterable[Sequence[object]]) -> tuple[ManifestEntry, ...]:

@@ -43,6 +43,11 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return ``1 chunk``, ``3 chunks``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def value_words(value: Any, limit: int = 120) -> str:
     """Return any value in a few inert words."""
     if isinstance(value, str):
@@ -100,6 +105,8 @@ def part_words(part: parts.Part) -> str:
 
 def _message(body: kinds.Message) -> str:
     speaker = one_line(body.role, 40) + (f" {one_line(body.name, 60)}" if body.name else "")
+    if body.name == "merge" and body.stands_for:  # nobody said it: a merge wrote it
+        speaker = "merge"
     said = " ".join(part_words(part) for part in body.parts) or "(empty)"
     return f"{speaker}: {said}{' (edit)' if body.replaces else ''}"
 
@@ -107,7 +114,7 @@ def _message(body: kinds.Message) -> str:
 def _inference(body: kinds.Inference) -> str:
     found = [one_line(body.response_model or body.model or "a model", 60)]
     usage = body.usage
-    if usage is not None and (usage.input_tokens is not None or usage.output_tokens is not None):
+    if usage is not None and (usage.input_tokens or usage.output_tokens):
         cached = f" ({usage.cache_read_input_tokens} cached)" if usage.cache_read_input_tokens else ""
         found.append(f"{usage.input_tokens or 0} in{cached}, {usage.output_tokens or 0} out")
     if body.duration is not None:
@@ -153,7 +160,7 @@ def _run(body: kinds.Run) -> str:
 def _checkpoint(body: kinds.Checkpoint) -> str:
     found = [f"step {body.step}" if body.step is not None else "", one_line(body.source or "", 40)]
     found += [f"in {one_line(body.namespace, 60)}" if body.namespace else ""]
-    found += [f"{body.state.count} channels" if body.state is not None else ""]
+    found += [counted(body.state.count, "channel") if body.state is not None else ""]
     return ", ".join(word for word in found if word) or "state"
 
 
@@ -176,12 +183,14 @@ def _approval(body: kinds.Approval) -> str:
 
 def _memory(body: kinds.Memory) -> str:
     query = f" {value_words(body.query)}" if body.query is not None else ""
-    return f"{one_line(body.op, 40)}{query}: {len(body.items)} items"
+    return f"{one_line(body.op, 40)}{query}: {counted(len(body.items), 'item')}"
 
 
 def _compaction(body: kinds.Compaction) -> str:
     reason = f" ({one_line(body.reason, 60)})" if body.reason else ""
-    return f"{len(body.dropped)} messages dropped{reason}{f', {body.stands[:8]} stands for them' if body.stands else ''}"
+    return (
+        f"{counted(len(body.dropped), 'message')} dropped{reason}{f', {body.stands[:8]} stands for them' if body.stands else ''}"
+    )
 
 
 def _merge(body: kinds.Merge) -> str:
@@ -189,8 +198,8 @@ def _merge(body: kinds.Merge) -> str:
 
 
 def _redaction(body: kinds.Redaction) -> str:
-    what = [f"{len(body.targets) or body.count or 0} chunks erased"]
-    what += [f"{len(body.objects)} items erased"] if body.objects else []
+    what = [f"{counted(len(body.targets) or body.count or 0, 'chunk')} erased"]
+    what += [f"{counted(len(body.objects), 'item')} erased"] if body.objects else []
     what += [f"what is older than {body.before[:10]}"] if body.before else []
     by = f" by {one_line(body.by, 60)}" if body.by else ""
     return f"{', '.join(what)}{by}{f': {one_line(body.reason)}' if body.reason else ''}"
@@ -210,18 +219,20 @@ _TELL: Final[dict[type[Any], Callable[[Any], str]]] = {
     kinds.SessionStart: _session,
     kinds.Run: _run,
     kinds.Checkpoint: _checkpoint,
-    kinds.Task: lambda body: f"{one_line(body.name or body.path or 'task', 80)}: {len(body.writes)} writes",
+    kinds.Task: lambda body: f"{one_line(body.name or body.path or 'task', 80)}: {counted(len(body.writes), 'write')}",
     kinds.Handoff: lambda body: f"{one_line(body.from_agent or '?', 80)} → {one_line(body.to_agent or '?', 80)}",
     kinds.Route: _route,
     kinds.Guardrail: _guardrail,
     kinds.Approval: _approval,
     kinds.Memory: _memory,
     kinds.Placement: lambda body: f"on {one_line(body.backend, 80)}{f', {one_line(body.root, 100)}' if body.root else ''}",
-    kinds.Workspace: lambda body: f"{body.files.count if body.files else 0} files",
+    kinds.Workspace: lambda body: counted(body.files.count if body.files else 0, "file"),
     kinds.Compaction: _compaction,
     kinds.Merge: _merge,
     kinds.Redaction: _redaction,
-    kinds.Gap: lambda body: f"{body.count} events are not on record: {one_line(body.reason)}",
+    kinds.Gap: lambda body: (
+        f"{counted(body.count, 'event')} {'is' if body.count == 1 else 'are'} not on record: {one_line(body.reason)}"
+    ),
     kinds.Error: lambda body: f"{one_line(body.type, 80)}: {one_line(body.message)}",
     kinds.Span: lambda body: f"{one_line(body.name, 100)}{f' · {body.duration:.3f} s' if body.duration is not None else ''}",
     kinds.Note: lambda body: f"{f'{one_line(body.author, 60)}: ' if body.author else ''}{one_line(body.text)}",

@@ -27,9 +27,9 @@ RULES: Final[Mapping[str, str]] = {
     "slack-token": r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
     "google-key": r"\bAIza[0-9A-Za-z_-]{35}",
     "jwt": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-    "bearer": r"(?i:\bbearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
+    "bearer": r"(?i:\bbearer(?:\s|\\[nrt])+)[A-Za-z0-9._~+/-]{16,}=*",
     "private-key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
-    "url-password": r"(?P<keep>://)[^/\s:@]{1,64}:[^/\s@]{1,256}(?=@)",
+    "url-password": r"(?P<keep>://)[^/\s:@\"]{1,64}:[^/\s@\"]{1,256}(?=@)",
 }
 """Name to regular expression; what matches is replaced by ``[redacted:name]``, after the group ``keep`` where there is one."""
 
@@ -64,6 +64,7 @@ _OURS: Final[Mapping[str, re.Pattern[str]]] = {name: re.compile(rule, re.DOTALL)
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\s\[\]{},:]+')
 """A text of some JSON, or a number."""
+_PRINTED: Final = re.compile(r"[\x20-\x7e\t\r\n]{6,}")
 _TEXT: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
@@ -155,7 +156,10 @@ class Redactor:
             text = value.decode()
         except UnicodeDecodeError:
             binary = value.decode("latin-1")
-            return None if any(rule.pattern.search(binary) for rule in self._wanted(binary)) else value
+            printed = "\n".join(_PRINTED.findall(binary))  # the texts in it: no rule of ours looks beyond the end of one
+            ours = {rule.name for rule in self.rules if rule.pattern == _OURS.get(rule.name)}
+            found = (rule.pattern.search(printed if rule.name in ours else binary) for rule in self._wanted(binary))
+            return None if any(found) else value
         if "\\" not in text and next(self._wanted(text), None) is None:
             return value
         lines = text.rstrip("\n").split("\n")

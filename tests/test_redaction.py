@@ -110,6 +110,17 @@ def test_an_id_that_only_ends_like_a_key_is_left_alone() -> None:
     assert DEFAULT.text("key=sk-" + "a1B2" * 8) == "key=[redacted:openai-key]"
 
 
+def test_a_password_ends_where_its_text_ends() -> None:
+    for innocent in (b'{"url":"https://example.com","to":"bob@x.com"}', b"\x83\xa3url\xabhttp://host\xa1k\xa3a:b\xa1m\xa3x@y"):
+        assert DEFAULT.data(innocent) is innocent
+    assert DEFAULT.data(b"\x81\xa3url\xd9\x20postgres://me:hunter2@db/x") is None
+    assert DEFAULT.text('{"url": "postgres://me:hunter2@db"}') == '{"url": "postgres://[redacted:url-password]@db"}'
+
+
+def test_a_bearer_token_behind_an_escaped_tab() -> None:
+    assert DEFAULT.text('{"h": "Bearer\\tabcdefghij0123456789"}') == '{"h": "[redacted:bearer]"}'
+
+
 def test_bytes_that_are_no_text() -> None:
     key = SAMPLES["aws-key-id"].encode()
     assert DEFAULT.data(b"\xff\0plain") == b"\xff\0plain"

@@ -52,9 +52,7 @@ def first_difference(
             made[first : last + 1] = _in_order(made[first : last + 1], expected[first : last + 1])
         for index, step in enumerate(expected):
             if index >= len(made):
-                what = f"{step.kind}{_of(step)}"
-                held = shown(step.values)
-                found.append((step.chunk.position, Divergence(what, "nothing", held, step.chunk.id)))
+                found.append((step.chunk.position, Divergence(_what(step), "nothing", _held(step), step.chunk.id)))
                 break
             if made[index].key != step.key:
                 found.append((step.chunk.position, _differing(made[index], step)))
@@ -67,7 +65,7 @@ def first_difference(
     if not more:
         return None
     step = min(more, key=lambda one: one.chunk.position)
-    return Divergence(f"{step.kind}{_of(step)}", shown(step.values), "nothing left")
+    return Divergence(_what(step), _held(step), "nothing left")
 
 
 def _streams(found: Iterable[Step], after: int) -> dict[tuple[str, ...], list[Step]]:
@@ -138,7 +136,7 @@ def stream_of(step: Step) -> tuple[str, ...]:
 
 
 def _differing(ours: Step, theirs: Step) -> Divergence:
-    what = f"{theirs.kind}{_of(theirs)}"
+    what = _what(theirs)
     if ours.kind != theirs.kind:
         return Divergence(
             what, f"a {ours.kind}: {shown(ours.values, SHOWN)}", f"a {theirs.kind}: {shown(theirs.values)}", theirs.chunk.id
@@ -187,10 +185,30 @@ def sides(ours: Any, theirs: Any) -> tuple[str, str]:
     return shown(ours), shown(theirs)
 
 
-def _of(step: Step) -> str:
+def _what(step: Step) -> str:
+    if step.kind == "run":
+        return _run(step)
     name = step.values.get("name")
-    named = f" {name}" if isinstance(name, str) and step.kind in ("tool_call", "tool_result", "guardrail", "run") else ""
-    return f"{named} of {step.actor}" if step.actor else named
+    named = f" {name}" if isinstance(name, str) and step.kind in ("tool_call", "tool_result", "guardrail") else ""
+    return f"{step.kind}{named} of {step.actor}" if step.actor else f"{step.kind}{named}"
+
+
+def _run(step: Step) -> str:
+    """``beginning of LangGraph, run 2 of that name in thread[0]``."""
+    above, _, own = step.actor.rpartition("/")
+    place = own.rpartition("[")[2].removesuffix("]")
+    nth = f", run {int(place) + 1} of that name" if place.isdecimal() and place != "0" else ""
+    word = "beginning" if step.values.get("phase") == "begin" else "end"
+    return f"{word} of {_named(step)}{nth}{' in ' + above if above else ''}"
+
+
+def _named(step: Step) -> str:
+    name, kind = step.values.get("name"), step.values.get("type")
+    return f"the {kind} {name}" if isinstance(kind, str) and kind != name else f"the {name}" if kind == name else str(name)
+
+
+def _held(step: Step) -> str:
+    return _named(step).replace("the ", "a run of the ", 1) if step.kind == "run" else shown(step.values)
 
 
 def parting(ours: Any, theirs: Any) -> tuple[str, Any, Any]:

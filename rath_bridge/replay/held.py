@@ -88,12 +88,19 @@ class Held:
 
     @property
     def readable(self) -> Session:
-        """The session without what cannot be read, for whoever reads a record as it is."""
-        if not self.unreadable:
+        """The session without what cannot be read, and without what was said and done before the replay begins, for whoever reads a
+        record as it is: equal calls of an earlier run are not this one's.
+        """
+        before = {c.id for c in self.chunks[: self.after + 1] if c.kind not in ("session", "run")}
+        if not self.unreadable and not before:
             return self.session
         one = self.session
         return Session(
-            Store(cast(Backend, _Sieve(one.store.kept, self.unreadable))), one.session, one.branch, one.head, one.position
+            Store(cast(Backend, _Sieve(one.store.kept, self.unreadable | before))),
+            one.session,
+            one.branch,
+            one.head,
+            one.position,
         )
 
     def sift(self) -> None:

@@ -60,6 +60,8 @@ class ReplayReport:
     """What the callable returned."""
     error: str | None = None
     """What it raised, where that was not the divergence itself."""
+    in_words: str | None = None
+    """Where the program made more or fewer runs than are on record: that, in words."""
 
     def __bool__(self) -> bool:
         return self.equal is True
@@ -81,6 +83,10 @@ class ReplayReport:
         found = [f"{name}: {verdict}"]
         if self.equal is None:
             found += [f"  not replayable because {reason}" for reason in self.reasons]
+        if self.error:
+            found.append(f"  the run ended with {self.error}")
+        if self.in_words:
+            found.append(f"  {self.in_words}")
         counts = [
             f"{self.served} served",
             f"{self.live} live",
@@ -105,8 +111,6 @@ class ReplayReport:
         found += [f"  note: {note}" for note in self.notes]
         if self.halted:
             found.append(f"  halted before the {self.halted}")
-        if self.error:
-            found.append(f"  the run ended with {self.error}")
         if self.result is not None and self.result.store == self.session.store:
             found.append(f"  recorded on {self.result.name}")
         return found
@@ -122,6 +126,7 @@ class ReplayReport:
             "divergence": None if self.divergence is None else self.divergence.as_json(),
             "cause": self.cause, "reasons": list(self.reasons), "notes": list(self.notes), "unknown": list(self.unknown),
             "tokens_not_spent": {**usage, "total_tokens": self.spent.total_tokens}, "halted": self.halted, "error": self.error,
+            "in_words": self.in_words,
             "branch": None if self.result is None or self.result.store != self.session.store else self.result.name,
         }  # fmt: skip
 

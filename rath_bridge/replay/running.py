@@ -18,6 +18,7 @@ from rath_bridge.recorder import Recorder, enter, leave, standin
 from rath_bridge.replay.arriving import arriving
 from rath_bridge.replay.branch import Branch
 from rath_bridge.replay.comparing import first_difference
+from rath_bridge.replay.counting import in_words, runs
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError, words
 from rath_bridge.replay.effects import Policy
 from rath_bridge.replay.inside import contradicted, inside_of_served
@@ -287,15 +288,22 @@ class _Replay:
         asked_for_less = tape.parted or tape.halted is not None
         unused = [] if asked_for_less else [name for one in tape.players.values() for name in one.unused]
         inside = inside_of_served(tape)
-        unused = [name for name in unused if name not in tape.answered and name not in inside]
+        span = range(tape.after + 1, len(tape.held.chunks) if tape.until is None else tape.until + 1)
+        unused = [n for n in unused if n not in tape.answered and n not in inside and tape.held.by_id[n].position in span]
         cause = contradicted(tape, divergence.chunk) if divergence is not None else None
         equal = None if reasons else divergence is None
+        told: str | None = None
+        if divergence is not None and made is not None:
+            ended = not (tape.misses or asked_for_less or self.error)
+            told = in_words(
+                runs(tape.held.chunks, span, inside), runs(made.chunks(), range(tape.after + 1, len(made))), ended=ended, left=len(unused)
+            )  # fmt: skip
         return ReplayReport(
             equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,
             served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
             misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=tuple(self._notes()),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
-            session=record, result=self.branch.session or made, value=self.value, error=self.error,
+            session=record, result=self.branch.session or made, value=self.value, error=self.error, in_words=told,
         )  # fmt: skip
 
     def _compared(self, made: Session | None) -> Divergence | None:

@@ -1,0 +1,91 @@
+"""What a person reads first: that the program raised, or made other runs than are on record; and how one of them is replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agents import Agent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+import rath_autogen
+import rath_bridge as rb
+import rath_langgraph
+import rath_openai_agents
+from tests.autogen.test_replay import agent
+from tests.openai_agents.doubles import ScriptedModel
+from tests.openai_agents.scripted import say
+
+Script = Callable[..., Any]
+
+
+def of_agents(store: rb.Store, *said: str) -> None:
+    clerk = Agent(name="Clerk", model=ScriptedModel([say(one) for one in said]))
+    asyncio.run(rath_openai_agents.wrap(clerk, store, session="s").run("Hello?"))
+
+
+def of_autogen(store: rb.Store, *said: str) -> None:
+    team = RoundRobinGroupChat([agent("a", bool(said), *said)], max_turns=1)
+    asyncio.run(rath_autogen.wrap(team, store, "s").run(task="Hello?"))
+
+
+def of_langgraph(store: rb.Store, *said: str) -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage(one) for one in said]))
+
+    def answer(values: Any) -> Any:
+        return {"messages": [model.invoke(values["messages"])]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("n", answer)
+    graph.add_edge(START, "n")
+    app = rath_langgraph.wrap(graph.compile(checkpointer=InMemorySaver()), store, session="s")
+    app.invoke({"messages": [("user", "Hello?")]}, {"configurable": {"thread_id": "t"}})
+
+
+@pytest.mark.parametrize(("script", "name"), [(of_agents, "agent Clerk"), (of_autogen, "team RoundRobinGroupChat")])
+def test_a_script_that_ran_twice(store: rb.Store, script: Script, name: str) -> None:
+    script(store, "one")
+    first = store.session("s").head
+    script(store, "two")
+    s = store.session("s")
+    report = rb.replay(s, lambda: script(store))
+    lines = report.lines()
+    assert (report.equal, lines[0]) == (False, "s: diverged")
+    assert lines[1].startswith("  the record holds 2 runs, the program made 1: ")
+    assert f"  first divergence: beginning of the {name}, run 2 of that name" in lines
+    parts: tuple[dict[str, Any], ...] = ({"until": first}, {"after": first})
+    for part in parts:
+        report = rb.replay(s, lambda: script(store), **part)
+        assert (report.equal, report.served, report.unused, report.in_words) == (True, 1, (), None), str(report)
+    assert report.result is not None
+    assert report.result.messages()[-1].text == "two"
+    three = rb.replay(s, lambda: [script(store) for _ in range(3)])
+    assert three.as_json()["in_words"] == "the record holds 2 runs, the program made 3"
+
+
+def test_runs_of_one_thread_are_counted(store: rb.Store) -> None:
+    of_langgraph(store, "one")
+    first = store.session("s").head
+    of_langgraph(store, "two")
+    report = rb.replay(store.session("s"), lambda: of_langgraph(store))
+    assert (report.in_words or "").startswith("the record holds 2 runs, the program made 1: ")
+    assert rb.replay(store.session("s"), lambda: of_langgraph(store), until=first).equal
+
+
+@pytest.mark.parametrize("script", [of_agents, of_autogen, of_langgraph])
+def test_a_program_that_raises_is_told_first(store: rb.Store, script: Script) -> None:
+    script(store, "one")
+
+    def broken() -> None:
+        raise ValueError("my bug")
+
+    report = rb.replay(store.session("s"), broken)
+    lines = report.lines()
+    assert lines[1] == "  the run ended with ValueError: my bug"
+    assert (report.in_words, "[0]" in str(report)) == (None, False), str(report)

@@ -16,6 +16,7 @@ from langchain_core.outputs import LLMResult
 
 from rath_bridge.model.kinds import Inference, ToolCall
 from rath_langgraph.begun import Made, OpenCall, Prompts, later
+from rath_langgraph.behind import await_ground
 from rath_langgraph.faults import described
 from rath_langgraph.neutral import origin, plain
 from rath_langgraph.observed import (
@@ -137,6 +138,7 @@ class CallHandler(Watching):
             agent=(metadata or {}).get("langgraph_node"),
         )  # fmt: skip
         call.recorder.emit(body, run=call.run, origin=origin())
+        await_ground(call.recorder)
         call.recorder.flush()
 
     def on_tool_end(self, output: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any) -> None:

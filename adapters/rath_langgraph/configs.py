@@ -26,6 +26,11 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
     return str(place["thread_id"]), str(place.get("checkpoint_ns") or "")
 
 
+def place_name(thread_id: str, namespace: str) -> str:
+    """Thread and namespace in one."""
+    return f"{thread_id}\0{namespace}"
+
+
 def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
     """The config that names a checkpoint."""
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}

@@ -31,6 +31,8 @@ from rath_bridge.recorder import current_recorder
 from rath_bridge.replay import current_tape
 from rath_bridge.session import Store
 from rath_bridge.store.protocol import Ref
+from rath_langgraph.configs import place_of
+from rath_langgraph.flight import landings
 from rath_langgraph.items import is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.saver import RathSaver
@@ -41,6 +43,9 @@ _log: Final = logging.getLogger("rath_bridge")
 
 class FollowedSaver(BaseCheckpointSaver[Any]):
     """A checkpointer whose checkpoints appear in a session; any other attribute is the own checkpointer's."""
+
+    lands: Final = True
+    """It tells which checkpoints stand (`rath_langgraph.flight.landings`)."""
 
     def __init__(self, own: BaseCheckpointSaver[Any], store: Store, session: str | None = None) -> None:
         """Follow a checkpointer.
@@ -87,7 +92,9 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The own one's."""
-        return self.charge.get_tuple(config)
+        found = self.charge.get_tuple(config)
+        landings.read(*place_of(config), found)
+        return found
 
     def list(
         self,
@@ -106,7 +113,9 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The own one's."""
-        return await self.charge.aget_tuple(config)
+        found = await self.charge.aget_tuple(config)
+        landings.read(*place_of(config), found)
+        return found
 
     async def alist(
         self,
@@ -133,8 +142,11 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint in both."""
         checkpoint = _settled(checkpoint)
-        found = self.charge.put(config, checkpoint, metadata, new_versions)
-        self._follow(config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
+        try:
+            found = self.charge.put(config, checkpoint, metadata, new_versions)
+            self._follow(config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
+        finally:
+            landings.land(checkpoint["id"])
         return found
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -171,8 +183,11 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Async twin of `put`."""
         checkpoint = _settled(checkpoint)
-        found = await self.charge.aput(config, checkpoint, metadata, new_versions)
-        await in_thread(self._follow, config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
+        try:
+            found = await self.charge.aput(config, checkpoint, metadata, new_versions)
+            await in_thread(self._follow, config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
+        finally:
+            landings.land(checkpoint["id"])
         return found
 
     async def aput_writes(

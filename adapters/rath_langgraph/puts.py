@@ -17,6 +17,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.cleaning import StateCleaner
+from rath_langgraph.configs import place_name
 from rath_langgraph.deltas import Deltas, Reads, delta_channels, known_at, unfold
 from rath_langgraph.items import Encoder, Seen
 from rath_langgraph.messages import Lifted, lift
@@ -65,7 +66,7 @@ class Put:
         Raises:
             ConflictError: See `RathSaver.put`.
         """
-        settle(self.threads.store, self.threads.home(self.line)[0])
+        settle(self.threads.store, self.threads.home(self.line)[0], place_name(self.line.thread_id, self.line.namespace))
         for attempt in range(_ATTEMPTS):
             where, foreign = self._where(trust=attempt == 0)
             if where is None:

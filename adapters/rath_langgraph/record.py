@@ -25,6 +25,7 @@ from rath_bridge.model.kinds import Approval, Note
 from rath_bridge.recorder import AUTO, RunHandle, enter, leave
 from rath_bridge.session import Store
 from rath_langgraph.begun import OpenRun
+from rath_langgraph.behind import finish
 from rath_langgraph.calls import CallHandler
 from rath_langgraph.decisions import Routers, answers, verdict
 from rath_langgraph.inputs import context_note
@@ -221,9 +222,7 @@ class RathCallbackHandler(CallHandler):
         if found.outermost:
             if found.thread is not None:
                 object.__setattr__(found.thread, "over", True)  # this handle of it: async hooks leave it ambient
-            found.recorder.flush()
-        if found.owned:
-            found.recorder.close()
+            finish(found.recorder, close=found.owned)
 
     # ---------------------------------------------------------------- people
 

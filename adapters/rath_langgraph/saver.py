@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from copy import copy
 from hashlib import sha256
 from heapq import merge
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -33,9 +33,9 @@ from rath_bridge.model.chunk import Key, draft
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
 from rath_langgraph.cleaning import StateCleaner, state_cleaner
-from rath_langgraph.configs import config_of, configurable, place_of
+from rath_langgraph.configs import config_of, configurable, place_name, place_of
 from rath_langgraph.deltas import Reads
-from rath_langgraph.flight import Flight
+from rath_langgraph.flight import Flight, landings
 from rath_langgraph.forgetting import forget_thread
 from rath_langgraph.items import Encoder, is_open
 from rath_langgraph.neutral import origin
@@ -52,6 +52,9 @@ _guard: ContextVar[bool] = ContextVar("rath_langgraph_fetching", default=False)
 
 class RathSaver(AsyncTwins):
     """Keeps LangGraph checkpoints in a rath_bridge store: sync and async, any thread, any event loop."""
+
+    lands: Final = True
+    """It tells which checkpoints stand (`rath_langgraph.flight.landings`)."""
 
     def __init__(
         self,
@@ -140,7 +143,9 @@ class RathSaver(AsyncTwins):
         else:
             groups = reading.groups(thread_id, namespace, size=6)
             found = next((reading.tuple_of(name, ns, entries) for _, name, ns, entries in groups), None)
-        return self.fallback.get_tuple(config) if found is None and self.fallback is not None else found
+        found = self.fallback.get_tuple(config) if found is None and self.fallback is not None else found
+        landings.read(thread_id, namespace, found)
+        return found
 
     def place(self, thread_id: str) -> tuple[str, str]:
         """Session and branch that a thread goes on in, or would begin in."""
@@ -187,7 +192,10 @@ class RathSaver(AsyncTwins):
         """
         thread_id, namespace = place_of(config)
         with self._threads.flight.of((thread_id, namespace, checkpoint["id"], "put")):
-            self._put(thread_id, namespace, config, checkpoint, metadata, new_versions)
+            try:
+                self._put(thread_id, namespace, config, checkpoint, metadata, new_versions)
+            finally:
+                landings.land(checkpoint["id"])
         return config_of(thread_id, namespace, checkpoint["id"])
 
     def _put(
@@ -256,7 +264,7 @@ class RathSaver(AsyncTwins):
         )
         with line.lock:
             where = line.tips.get(checkpoint_id) or self._threads.home(line)
-            settle(self.store, where[0])
+            settle(self.store, where[0], place_name(thread_id, namespace))
             self._threads.append(line, where, [item])
             line.seen.remember(encoder)
         self._threads.shelf.keep({name.hex(): data for name, data in encoder.bytes.items()})

@@ -207,7 +207,7 @@ class Threads:
 
     def _begin(self, line: Line) -> None:
         """Write the run of a namespace; whoever is first decides."""
-        settle(self.store)
+        settle(self.store, up_to="")
         recorder, run = current_recorder(), current_run()
         inside = run if recorder is not None and recorder.store == self.store else None
         around = self.line(line.thread_id, above(line.namespace)) if line.namespace and not inside else None
@@ -372,14 +372,17 @@ def observe(recorder: Recorder) -> None:
     _observers.add(recorder)
 
 
-def settle(store: Store, session: str | None = None) -> None:
-    """Let what was observed stand before what follows from it: a call before the message that it gave."""
+def settle(store: Store, session: str | None = None, up_to: str | None = None) -> None:
+    """Let what was observed stand before what follows from it: a call before the message that it gave.
+
+    Not what waits for a checkpoint at a place that begins with ``up_to``, where one is about to be put: that belongs behind it.
+    """
     ambient = current_recorder()
     for recorder in {*_observers, *([ambient] if ambient is not None else [])}:
         # `kept`: to ask a store where it leads would draw it into the replay that this may be called in
         near = not recorder.closed and recorder.store.kept.url == store.kept.url
         if near and (session is None or split_name(recorder.name)[0] == session):
-            recorder.flush()
+            recorder.flush(up_to=up_to)
 
 
 _all: WeakSet[Threads] = WeakSet()

@@ -13,6 +13,7 @@ from rath_bridge.recorder import Recorder, current_recorder, current_run, record
 from rath_bridge.session import Store, open_store
 from rath_bridge.store.protocol import Ref
 from rath_langgraph.begun import OpenCall, OpenRun, later
+from rath_langgraph.behind import finish, stand_behind
 from rath_langgraph.stages import Stages
 from rath_langgraph.threads import FRAMEWORK, Threads
 
@@ -56,7 +57,13 @@ class Watching(GraphCallbackHandler):
             call = OpenCall(recorder, owned, current_run(), monotonic())
         self._calls[run_id] = call
         owners[run_id] = self
+        stand_behind(call.recorder)
         return call, around
+
+    def recorder_of(self, run_id: UUID | None) -> Recorder | None:
+        """Where a callback run is recorded."""
+        found = (self._open.get(run_id) or self._calls.get(run_id)) if run_id else None
+        return found.recorder if found is not None else None
 
     def _over(self, run_id: UUID) -> OpenCall | None:
         if run_id in self._calls:
@@ -72,7 +79,7 @@ class Watching(GraphCallbackHandler):
 
     def _done(self, call: OpenCall) -> None:
         if call.owned:
-            call.recorder.close()
+            finish(call.recorder, close=True)
 
     def _recorder(self, thread_id: str | None) -> tuple[Recorder, bool]:
         ambient = current_recorder()

@@ -21,6 +21,7 @@ from rath_bridge.model.report import LossReport, align
 from rath_bridge.recorder import record
 from rath_bridge.replay import current_tape
 from rath_bridge.session import Session, Store
+from rath_langgraph.behind import ToolsWait
 from rath_langgraph.carry import carried
 from rath_langgraph.compare import compare_key
 from rath_langgraph.decode import decode
@@ -261,7 +262,7 @@ def wrap(
         raise UnsupportedError(f"wrap takes a compiled StateGraph, not a {type(graph).__name__}: call .compile() first")
     rows = continues.rows() if continues is not None else ()
     handler = RathCallbackHandler(store, session, continues=rows, graph=graph)
-    made: Any = _any(graph).with_config(callbacks=[handler])
+    made: Any = _any(graph).with_config(callbacks=[ToolsWait(handler), handler])
     own = made.checkpointer
     if checkpointer == "rath":
         made = made.copy({"checkpointer": RathSaver(store, session=session)})

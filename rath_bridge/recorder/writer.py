@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from itertools import takewhile
 from threading import Condition, Lock, RLock, Thread, get_ident
 from time import monotonic
 from typing import Final
@@ -44,6 +45,18 @@ def watch(fn: Callable[[Session, int], None]) -> Callable[[], None]:
             _watchers.remove(fn)
 
     return stop
+
+
+class Hold:
+    """A place in a queue: what stands behind it waits while it is shut."""
+
+    __slots__ = ("key", "place", "shut")
+
+    def __init__(self, key: str, place: str, shut: Callable[[], bool]) -> None:
+        self.key, self.place, self.shut = key, place, shut
+
+    def __call__(self) -> None:
+        """It is no chunk."""
 
 
 class Writer:
@@ -117,6 +130,29 @@ class Writer:
                 self._erasures_first = self._erasures
         return self._erasures != (self._erasures_first if erasures < 0 else erasures)
 
+    def hold(self, key: str, place: str, shut: Callable[[], bool]) -> None:
+        """Let what is queued from now on wait for something that has to stand before it.
+
+        The background writer does not write it while ``shut()``, nor does a flush up to this place; any other flush does.
+
+        Args:
+            key: What it waits for.
+            place: Where that will stand.
+            shut: Whether that is still to come; it must be quick, and false some day.
+        """
+        if len(self._queue) < self._limit:
+            self._enqueue(Hold(key, place, shut))
+
+    @property
+    def held(self) -> str | None:
+        """What the queue waits for now (`hold`)."""
+        writer = self._writer()
+        if not writer._queue:
+            return None
+        with writer._gate:
+            holds = [item for item in writer._queue if isinstance(item, Hold)]
+        return next((item.key for item in holds if item.shut()), None)
+
     def append(self, *drafts: Draft) -> tuple[Chunk, ...]:
         """Write drafts now, behind all that was queued; when it returns they are durable.
 
@@ -127,11 +163,15 @@ class Writer:
             self._drain(raise_errors=True)
             return self._write(drafts).chunks
 
-    def flush(self) -> bool:
-        """Write everything that is queued; True when all of it is durable. Raises only when ``strict``."""
+    def flush(self, *, up_to: str | None = None) -> bool:
+        """Write everything that is queued; True when all of it is durable. Raises only when ``strict``.
+
+        Args:
+            up_to: Leave what waits (`hold`) at a place whose name begins so, and what is queued behind it.
+        """
         writer = self._writer()
         with writer._lock:
-            return writer._drain(raise_errors=writer.strict)
+            return writer._drain(raise_errors=writer.strict, up_to=up_to)
 
     @property
     def session(self) -> Session:
@@ -223,27 +263,33 @@ class Writer:
                 self._nudged = False
             if self._queue:
                 with self._lock:
-                    self._drain(raise_errors=False)
+                    self._drain(raise_errors=False, up_to="")
 
-    def _drain(self, *, raise_errors: bool) -> bool:
+    def _drain(self, *, raise_errors: bool, up_to: str | None = None) -> bool:
         """Write the queue in order, then the gap that was counted meanwhile; True when all that was queued is durable."""
         if not self._queue and not self._lost:
             return True
         if monotonic() < self._down_until and not raise_errors and not self.closed:
             return False
-        if not self._send(raise_errors=raise_errors):
+        if not self._send(raise_errors=raise_errors, up_to=up_to):
             return False
         with self._gate:
             if not self._lost:
                 return True
             self._queue.append(draft(Gap(count=self._lost, reason="the spool was full while the store was down")))
             self._lost = 0
-        return self._send(raise_errors=raise_errors)
+        return self._send(raise_errors=raise_errors, up_to=up_to)
 
-    def _send(self, *, raise_errors: bool) -> bool:
+    def _send(self, *, raise_errors: bool, up_to: str | None) -> bool:
         """Write what is queued now; on failure keep it, and say so once."""
         with self._gate:
             waiting = list(self._queue)
+        if up_to is not None:
+            waiting = [
+                *takewhile(
+                    lambda item: not isinstance(item, Hold) or not item.place.startswith(up_to) or not item.shut(), waiting
+                )
+            ]
         try:
             batch = self._batch(waiting)
             # After a failure, the last attempt may have been committed although its answer was lost.

@@ -15,6 +15,7 @@ from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Session
 from rath_langgraph.inputs import INSTEAD, recorded_context, recorded_input
 from rath_langgraph.threads import FRAMEWORK
+from rath_langgraph.unsaved import is_unsaved
 
 _SAID: Final = frozenset({"message", "note", "placement"})
 
@@ -75,9 +76,12 @@ def recorded_turns(session: Session) -> Turns | None:
         return None
     chunks = [chunk for chunk in tape.held.chunks if chunk.position > session.position]
     roots = [chunk for chunk in chunks if _is_invocation(chunk, tape)]
-    if not roots or not any(chunk.kind == "checkpoint" for chunk in chunks):
+    kept = any(chunk.kind == "checkpoint" for chunk in chunks)
+    if not roots or not (kept or any(map(is_unsaved, roots))):
         return None
     try:
+        if not kept:
+            raise UnsupportedError(f"the input of a run is not on record (its graph had no checkpointer): {INSTEAD}")
         steps = sorted(_steps(tape, chunks, {chunk.id for chunk in roots}), key=lambda found: found[0])
         return Turns(session, [step for _, step in steps])
     except UnsupportedError as error:

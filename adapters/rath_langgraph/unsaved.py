@@ -21,7 +21,7 @@ from langgraph.graph.message import add_messages  # pyright: ignore[reportMissin
 from langgraph.types import Command
 
 from rath_bridge.errors import EncodeError
-from rath_bridge.model.chunk import Draft, Native
+from rath_bridge.model.chunk import Chunk, Draft, Native
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Compaction, Run
 from rath_bridge.model.report import align, manifest_of
@@ -47,12 +47,13 @@ WITHOUT: Final = "the graph's state: it has no checkpointer, and no channel of m
 def unsaved_spot(graph: Any) -> str | None:
     """What the run of a graph without a checkpointer says that it does not keep; None in a replay of a record that is older than this."""
     tape = current_tape()
-    if tape is not None and not any(_says_so(chunk) for chunk in tape.held.chunks):
+    if tape is not None and not any(is_unsaved(chunk) for chunk in tape.held.chunks):
         return None
     return WITH_MESSAGES if _feed(graph) is not None else WITHOUT
 
 
-def _says_so(chunk: Any) -> bool:
+def is_unsaved(chunk: Chunk) -> bool:
+    """Whether it begins the run of a graph whose state no checkpointer kept."""
     if chunk.kind != "run" or chunk.body_bytes is None or b"it has no checkpointer" not in chunk.body_bytes:
         return False
     spots: Any = cast(Run, chunk.body).attributes.get("blind_spots")

@@ -315,3 +315,11 @@ def test_a_replay_is_equal_and_so_is_one_of_a_record_from_before(
     report = rb.replay(store.session("s"), run)
     assert report.equal, report
     assert report.live == 0
+
+
+def test_a_replay_by_the_graph_alone_says_what_it_lacks(store: Store) -> None:
+    app = wrap(chat(echo), store, session="s")
+    app.invoke(HELLO)
+    report = rb.replay(store.session("s"), app)
+    assert not report.equal
+    assert any("its graph had no checkpointer" in reason for reason in report.reasons)

@@ -64,17 +64,17 @@ def test_threads_that_cannot_be_loaded_any_more_are_named_before_and_after(sqlit
     with rb.open_store(sqlite_url) as store:
         app = chat(echo, checkpointer=RathSaver(store))
         app.invoke({"messages": [("user", "first")]}, where)
-        app.invoke({"messages": [("user", "number 4711")]}, where)
+        app.invoke({"messages": [("user", "number ZQ-4711-ann")]}, where)
         app.invoke({"messages": [("user", "no number")]}, {"configurable": {"thread_id": "bob"}})
-    dry = cli("redact", "--text", "4711", "--dry-run", store=sqlite_url).output
+    dry = cli("redact", "--text", "ZQ-4711-ann", "--dry-run", store=sqlite_url).output
     assert "this thread could not be loaded any more: langgraph ann" in dry
     assert "--forget lets go of those states" in dry
     assert "bob" not in dry
-    forgetting = cli("redact", "--text", "4711", "--forget", "--dry-run", store=sqlite_url).output
+    forgetting = cli("redact", "--text", "ZQ-4711-ann", "--forget", "--dry-run", store=sqlite_url).output
     assert "this thread goes on from the newest state that can be read: langgraph ann" in forgetting
-    blocked = json.loads(cli("redact", "--text", "4711", "--dry-run", "--json", store=sqlite_url).output)["blocked"]
+    blocked = json.loads(cli("redact", "--text", "ZQ-4711-ann", "--dry-run", "--json", store=sqlite_url).output)["blocked"]
     assert [one["native_id"] for one in blocked] == ["ann"]
-    done = cli("redact", "--text", "4711", "--reason", "asked", "--yes", store=sqlite_url).output
+    done = cli("redact", "--text", "ZQ-4711-ann", "--reason", "asked", "--yes", store=sqlite_url).output
     assert "this thread cannot be loaded any more: langgraph ann" in done
     with rb.open_store(sqlite_url) as store, pytest.raises(ErasedError):
         chat(echo, checkpointer=RathSaver(store)).get_state(where)

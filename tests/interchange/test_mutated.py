@@ -9,6 +9,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -85,9 +86,9 @@ def mutated(chance: random.Random) -> bytes:
         if act == 0:
             del container[key]
         elif act == 1 and isinstance(container, list):
-            container.append(container[key])
+            container.append(deepcopy(container[key]))
         else:
-            container[key] = chance.choice(ODD)
+            container[key] = deepcopy(chance.choice(ODD))  # its own: one that is changed later would come to hold itself
         if not rows:
             return b""
     return json.dumps(rows[0]).encode() if whole else lines(rows)

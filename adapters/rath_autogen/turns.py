@@ -12,7 +12,7 @@ from rath_bridge.model.chunk import Chunk, Draft, draft
 from rath_bridge.model.kinds import Inference, Message, Run
 from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Session
-from rath_bridge.verbs.transcript import top_runs
+from rath_bridge.verbs.transcript import by_top_run
 
 _SAID: Final = frozenset({"message", "note", "placement"})
 _BESIDE: Final = frozenset({"message", "handoff"})
@@ -69,11 +69,7 @@ def _is_run(chunk: Chunk) -> bool:
 
 
 def _steps(tape: Tape, chunks: Sequence[Chunk], own: set[str]) -> Iterator[Turn | Draft]:
-    roots = top_runs(chunks)
-    inside: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        if chunk.run is not None:
-            inside.setdefault(roots.get(chunk.run, chunk.run), []).append(chunk)
+    inside = by_top_run(chunks)
     before: tuple[str | None, int] | None = None
     for chunk in chunks:
         if chunk.id in own:

@@ -22,7 +22,7 @@ from rath_bridge.model.report import LossReport
 from rath_bridge.model.trees import read_list
 from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Session
-from rath_bridge.verbs.transcript import top_runs
+from rath_bridge.verbs.transcript import by_top_run
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.encode import encode
 from rath_openai_agents.items import FRAMEWORK, from_bytes
@@ -141,11 +141,7 @@ def _is_run(chunk: Chunk) -> bool:
 
 
 def _steps(tape: Tape, chunks: Sequence[Chunk], own: set[str]) -> Iterator[Turn | Draft]:
-    roots = top_runs(chunks)
-    inside: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        if chunk.run is not None:
-            inside.setdefault(roots.get(chunk.run, chunk.run), []).append(chunk)
+    inside = by_top_run(chunks)
     resumed: Chunk | None = None
     again = False
     for chunk in chunks:

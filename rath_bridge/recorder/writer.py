@@ -164,7 +164,7 @@ class Writer:
             return self._write(drafts).chunks
 
     def flush(self, *, up_to: str | None = None) -> bool:
-        """Write everything that is queued; True when all of it is durable. Raises only when ``strict``.
+        """Write everything that is queued; True when all that was to be written is durable. Raises only when ``strict``.
 
         Args:
             up_to: Leave what waits (`hold`) at a place whose name begins so, and what is queued behind it.

@@ -66,6 +66,16 @@ def top_runs(chunks: Iterable[Chunk]) -> dict[str, str]:
     return roots
 
 
+def by_top_run(chunks: Sequence[Chunk]) -> dict[str, list[Chunk]]:
+    """Return the chunks of every top-level run, in order, those of the runs inside of it among them."""
+    roots = top_runs(chunks)
+    inside: dict[str, list[Chunk]] = {}
+    for chunk in chunks:
+        if chunk.run is not None:
+            inside.setdefault(roots.get(chunk.run, chunk.run), []).append(chunk)
+    return inside
+
+
 def transcript(chunks: Sequence[Chunk], run: str | None = None) -> tuple[TranscriptMessage, ...]:
     """Fold a line into its messages, in order: edits in place, removals gone.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -23,3 +25,19 @@ def forked(work: Callable[[], None]) -> int:
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def killed_while_writing(path: Path, before: str) -> None:
+    """Run a statement in an SQLite file, and leave it as a process does that is killed in its next transaction."""
+
+    def child() -> None:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute(before)
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE more (content)")
+        connection.executemany("INSERT INTO more VALUES (zeroblob(4096))", [()] * 99)
+        os._exit(0)
+
+    assert os.waitpid(forked(child), 0)[1] == 0
+    assert path.with_name(f"{path.name}-journal").stat().st_size > 0

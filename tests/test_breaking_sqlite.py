@@ -22,13 +22,28 @@ from rath_bridge.errors import NewerFormatError, StoreAddressError, StoreError, 
 from rath_bridge.store import schema, sqlite
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.schema import FORMAT
-from tests.forked import forked
+from tests.forked import forked, killed_while_writing
 
 VISIT = "import sys, rath_bridge as rb; s = rb.open_store(sys.argv[1]); print(len(s.session('s'))); s.close()"
 
 
 def length_seen_by_another_process(url: str) -> int:
     return int(subprocess.run([sys.executable, "-c", VISIT, url], check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.parametrize("before", ["", "PRAGMA user_version = 7"])
+def test_a_file_whose_writer_was_killed_in_a_transaction_is_opened(sqlite_url: str, before: str) -> None:
+    # A process that is killed while it creates a store leaves a journal, and nobody who only reads can undo what that says.
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    killed_while_writing(path, before)
+    if before:
+        with pytest.raises(StoreAddressError, match="another program's database"):
+            rb.open_store(sqlite_url)
+    else:
+        with rb.open_store(sqlite_url) as store:
+            store.create("s")
+        assert length_seen_by_another_process(sqlite_url) == 1
+    assert not path.with_name(f"{path.name}-journal").exists()
 
 
 def test_a_second_store_on_one_file_does_not_drop_the_locks_of_the_first(sqlite_url: str) -> None:

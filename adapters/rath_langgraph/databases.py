@@ -26,6 +26,10 @@ from rath_langgraph.threads import FRAMEWORK
 
 _NAMES: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints ORDER BY checkpoint_id"
 _NO_TABLES: Final = "it has no tables of a LangGraph checkpointer (checkpoints, writes); it was left alone"
+_UNFINISHED: Final = (
+    "its writer was stopped in the middle of a write, and to undo that SQLite must write to the file, which is only read here: "
+    "open it once with any program that may write (sqlite3 FILE .schema) and import it again"
+)
 Progress = Callable[[int, int], None]
 Row = tuple[str, Literal["new", "grown", "unchanged"], int]
 """Session, what became of it, and how many checkpoints are new."""
@@ -128,6 +132,8 @@ def _sqlite(path: Path) -> Generator[Database]:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             rows = connection.execute(_NAMES).fetchall() if {"checkpoints", "writes"} <= tables else None
         except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+                raise DecodeError(str(path), _UNFINISHED) from error
             raise DecodeError(str(path), f"not an SQLite database of LangGraph's ({error}); it was left alone") from error
         if rows is None:
             raise DecodeError(str(path), _NO_TABLES)

@@ -290,7 +290,16 @@ class SqliteBackend(SqlBackend):
             StoreAddressError: Somebody else's database.
         """
         # Read-only, and before anything is set: a file that is not ours, or is newer, is left as it is.
-        look = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", timeout=_BUSY, isolation_level=None, uri=True)
+        try:
+            return self._look("ro")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+                raise
+        # Its writer was killed in the middle of a transaction: what SQLite undoes at the next opening must be undone to be read.
+        return self._look("rw")
+
+    def _look(self, mode: str) -> int:
+        look = sqlite3.connect(f"{self.path.as_uri()}?mode={mode}", timeout=_BUSY, isolation_level=None, uri=True)
         try:
             look.execute("BEGIN")  # one view: somebody else may be making the tables
             (mark,) = look.execute("PRAGMA application_id").fetchone()

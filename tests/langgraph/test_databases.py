@@ -15,9 +15,10 @@ from langgraph.graph import START, StateGraph
 
 import rath_bridge as rb
 import rath_langgraph
-from rath_bridge.errors import RathError
+from rath_bridge.errors import DecodeError, RathError
 from rath_langgraph import RathSaver, databases
 from tests.cli_store import run
+from tests.forked import killed_while_writing
 from tests.langgraph.graphs import asking, chat, echo, thread
 from tests.langgraph.test_moving import listed
 from tests.langgraph.test_values import Plan
@@ -118,6 +119,14 @@ def test_foreign_and_damaged_databases_change_nothing(tmp_path: Path, sqlite_url
     assert not (tmp_path / "none.db").exists()
     with rb.open_store(sqlite_url) as store:
         assert store.sessions() == []
+
+
+def test_a_database_whose_writer_was_killed_is_left_alone(tmp_path: Path) -> None:
+    killed_while_writing(tmp_path / "old.db", "CREATE TABLE checkpoints (thread_id)")
+    before = (tmp_path / "old.db").read_bytes()
+    with pytest.raises(DecodeError, match="stopped in the middle of a write"), databases.open_database(str(tmp_path / "old.db")):
+        pass
+    assert (tmp_path / "old.db").read_bytes() == before
 
 
 def test_a_damaged_row_is_named_and_the_others_come_over(old: Path, sqlite_url: str) -> None:

@@ -21,13 +21,14 @@ from rath_autogen.ledger import Ledger, close_ledger, open_ledger
 from rath_autogen.natives import FRAMEWORK
 from rath_autogen.structured import register_structured
 from rath_autogen.transcriber import Transcriber, describe
-from rath_autogen.turns import Turn, may_go_on, recorded_turns
+from rath_autogen.turns import Turn, recorded_turns
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.report import LossReport
 from rath_bridge.recorder import Recorder, current_recorder, enter, leave, recorder_for
+from rath_bridge.replay import may_go_on
 from rath_bridge.session import Session, Store, open_store
 
 GRACE: Final = 10.0
@@ -237,7 +238,7 @@ class Wrapped:
             try:
                 await self._turn(session.latest(), turn)
             except Exception as error:
-                if turn is turns[-1] or not may_go_on(error, turn):
+                if not may_go_on(error, failed=turn.failed, last=turn is turns[-1]):
                     raise
         return session.latest()
 

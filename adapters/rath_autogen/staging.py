@@ -61,8 +61,6 @@ class AutoGenPlayer:
     def __init__(self, core: CoreTape) -> None:
         self.core = core
         self.tape = Tape.of(core.session)
-        self.unread: list[str] = []
-        """Why a wrapped runner cannot be given a task of the record again."""
         self._failed: RathError | None = None
         """What a tool call could not raise."""
         self._next = 0
@@ -91,7 +89,7 @@ class AutoGenPlayer:
         """Why AutoGen's part of the record cannot be replayed whole."""
         names = ", ".join(self.tape.untold)
         told = f"the model calls of {names} are not on record: put RecordingChatCompletionClient around their clients"
-        return [*([told] if names else []), *self.unread]
+        return [told] if names else []
 
     def _patch(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         self._patches.enter_context(patched(owner, name, wrapper))

@@ -63,8 +63,7 @@ class AgentsPlayer:
         ours = self.tape.replies or any(
             chunk.kind == "run" and "rath_openai_agents" in (chunk.origin or "") for chunk in self.core.held.chunks
         )
-        told = [reason for reason in self.tape.reasons if ours and not reason.endswith("gaps are on record")]
-        return [*told, *self.tape.unread]
+        return [reason for reason in self.tape.reasons if ours and not reason.endswith("gaps are on record")]
 
     def staged(self, agent: Agent[Any], config: RunConfig | None) -> tuple[Agent[Any], RunConfig]:
         """Return an agent, and a configuration, of which nothing is asked live unless the tape says so."""

@@ -53,8 +53,6 @@ class Tape:
     """Calls that a tool's own guardrail kept from running: hooks saw others start, and not these."""
     reasons: tuple[str, ...] = ()
     """Why the record cannot be replayed whole; empty where it can."""
-    unread: list[str] = field(default_factory=list[str])
-    """Why a wrapped agent cannot be given an input of the record again."""
     servers: Mapping[str, str] = field(default_factory=dict[str, str])
     """MCP tool to its server's name."""
     served: int = 0

@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agents import RunState
 
-from rath_bridge.errors import RathError, UnsupportedError
-from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.errors import UnsupportedError
+from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Checkpoint, Inference, Note, Run
 from rath_bridge.model.report import LossReport
 from rath_bridge.model.trees import read_list
-from rath_bridge.replay import Tape, current_tape
+from rath_bridge.replay import Recorded, may_go_on, recorded
 from rath_bridge.session import Session
-from rath_bridge.verbs.transcript import by_top_run
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.encode import encode
-from rath_openai_agents.items import FRAMEWORK, from_bytes
+from rath_openai_agents.items import from_bytes
 from rath_openai_agents.state import AGAIN, NAMESPACE, state_at
 
 if TYPE_CHECKING:
     from rath_openai_agents.run import WrappedAgent
 
-_SAID: Final = frozenset({"message", "note", "placement"})
 _INSTEAD: Final = "give rb.replay a function that runs the agent"
 
 
@@ -92,19 +90,9 @@ class Turns:
                 continue
             try:
                 await step.run(wrapped, self.session.latest())
-            except Exception as error:  # noqa: BLE001 - what a run raises is its own
-                self._failed(step, error)
-
-    def _failed(self, turn: Turn, error: Exception) -> None:
-        """A run that failed then fails again; the next one began all the same.
-
-        Raises:
-            Exception: What was raised now, where it ends the replay.
-        """
-        tape = current_tape()
-        expected = turn.failed and turn is not self.steps[-1] and not isinstance(error, UnsupportedError)
-        if not expected or tape is None or tape.misses or tape.halted:
-            raise error
+            except Exception as error:
+                if not may_go_on(error, failed=step.failed, last=step is self.steps[-1]):
+                    raise
 
 
 def recorded_turns(session: Session, name: str) -> Turns | None:
@@ -117,67 +105,54 @@ def recorded_turns(session: Session, name: str) -> Turns | None:
     Raises:
         UnsupportedError: An input is not on record as it was given.
     """
-    tape = current_tape()
-    if tape is None or session.name != tape.session.name:
+    found = recorded(session, name, _is_run)
+    if found is None:
         return None
-    chunks = [c for c in tape.held.chunks if c.position > session.position and c.id not in tape.held.unreadable]
-    begun = [chunk for chunk in chunks if _is_run(chunk)]
-    own = [chunk for chunk in begun if cast(Run, chunk.body).name == name] or begun
-    if not own:
-        return None
-    try:
-        return Turns(session, list(_steps(tape, chunks, {chunk.id for chunk in own})))
-    except RathError as error:
-        reason = str(error) if isinstance(error, UnsupportedError) else f"the input of a run cannot be read ({error}): {_INSTEAD}"
-        tape.player(FRAMEWORK).tape.unread.append(reason)
-        raise
+    with found.reading("the input of a run", _INSTEAD):
+        return Turns(session, list(_steps(found)))
 
 
-def _is_run(chunk: Chunk) -> bool:
-    if chunk.kind != "run" or "rath_openai_agents" not in (chunk.origin or ""):
-        return False
-    body = cast(Run, chunk.body)
-    return body.phase == "begin" and body.type == "agent" and body.parent is None
+def _is_run(chunk: Chunk, run: Run) -> bool:
+    return "rath_openai_agents" in (chunk.origin or "") and run.type == "agent"
 
 
-def _steps(tape: Tape, chunks: Sequence[Chunk], own: set[str]) -> Iterator[Turn | Draft]:
-    inside = by_top_run(chunks)
+def _steps(found: Recorded) -> Iterator[Turn | Draft]:
     resumed: Chunk | None = None
     again = False
-    for chunk in chunks:
-        if chunk.id in own:
+    for chunk in found.chunks:
+        if chunk.id in found.own:
             if again:
                 raise UnsupportedError(
                     f"a RunState was resumed a second time, and what was answered then is not on record: {_INSTEAD}"
                 )
-            yield _turn(tape, cast(Run, chunk.body), inside[cast(str, chunk.run)], resumed)
+            yield _turn(found, chunk, resumed)
             resumed = None
         elif chunk.kind == "checkpoint" and _is_resumed(cast(Checkpoint, chunk.body)):
             resumed = chunk
         elif chunk.kind == "note" and AGAIN in (cast(Note, chunk.body).text or ""):
             again = True
-        elif chunk.run is None and chunk.kind in _SAID:
-            yield draft(chunk.body, native=chunk.native, objects=tape.session.store.backend.objects(chunk.references))
+        elif (said := found.said(chunk)) is not None:
+            yield said
 
 
 def _is_resumed(body: Checkpoint) -> bool:
     return body.namespace == NAMESPACE and body.source == "resumed"
 
 
-def _turn(tape: Tape, begin: Run, inside: Sequence[Chunk], resumed: Chunk | None) -> Turn:
-    asked = [chunk for chunk in inside if chunk.kind == "inference"]
+def _turn(found: Recorded, chunk: Chunk, resumed: Chunk | None) -> Turn:
+    begin, inside = cast(Run, chunk.body), found.inside(chunk)
+    asked = [one for one in inside if one.kind == "inference"]
     first = asked[0].position if asked else 1 << 62
-    status = next((cast(Run, c.body).status for c in reversed(inside) if c.kind == "run" and c.run == inside[0].run), None)
-    streamed = any(cast(Inference, chunk.body).streamed for chunk in asked)
-    backend = tape.session.store.backend
+    streamed = any(cast(Inference, one.body).streamed for one in asked)
+    backend = found.tape.session.store.backend
     if resumed is not None:
-        return Turn(begin.name, [], None, state_at(resumed, backend.objects), streamed, status == "error")
+        return Turn(begin.name, [], None, state_at(resumed, backend.objects), streamed, found.failed(chunk))
     new: list[Any] = []
-    for chunk in inside:
-        if chunk.kind == "message" and chunk.run == inside[0].run and chunk.position < first:
-            if chunk.native is None:
+    for one in inside:
+        if one.kind == "message" and one.run == chunk.run and one.position < first:
+            if one.native is None:
                 raise UnsupportedError(f"the input of a run of {begin.name} is not on record as it was given: {_INSTEAD}")
-            new += native_items(chunk.native.data, f"the input of {begin.name}")
+            new += native_items(one.native.data, f"the input of {begin.name}")
     if not asked and not new and not begin.manifest:
         raise UnsupportedError(f"the input of a run of {begin.name} is not on record, since no model was asked: {_INSTEAD}")
     given = cast(Inference, asked[0].body).input if asked and not begin.manifest else None
@@ -186,7 +161,7 @@ def _turn(tape: Tape, begin: Run, inside: Sequence[Chunk], resumed: Chunk | None
         names = [raw.hex() for raw in read_list(given, backend.objects)]
         held = backend.objects(set(names))
         whole = [from_bytes(held[name], f"the input of {begin.name}") for name in names]
-    return Turn(begin.name, new, whole, None, streamed, status == "error")
+    return Turn(begin.name, new, whole, None, streamed, found.failed(chunk))
 
 
 __all__ = ["Turn", "Turns", "recorded_turns"]

@@ -280,8 +280,8 @@ class _Replay:
         """Compare what the run has left with the record."""
         tape, record = self.tape, self.tape.held.session
         reasons = [*self.problems, *tape.held.faults]
-        for player in tape.players.values():
-            reasons += [reason for reason in player.reasons if reason not in reasons]
+        for found in (*(player.reasons for player in tape.players.values()), tape.reasons):
+            reasons += [reason for reason in found if reason not in reasons]
         self.branch.write()
         made = self.made() if self.may_run else None
         divergence = tape.divergence or (self._compared(made) if self.may_run else None)
@@ -324,4 +324,4 @@ class _Replay:
         failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
         kept = [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
         again = [f"{what} came again and was answered as changed, not done" for what in dict.fromkeys(tape.changed_again)]
-        return told + failed + kept + again
+        return told + list(dict.fromkeys(tape.notes)) + failed + kept + again

@@ -95,6 +95,10 @@ class Tape:
     changed: bool = False
     """Something was answered otherwise than recorded, or made live: what follows is new."""
     halted: str | None = None
+    reasons: list[str] = field(default_factory=list[str])
+    """Why something of the record could not be made again, as found while it ran."""
+    notes: list[str] = field(default_factory=list[str])
+    """What else should be known of how the runs were made again."""
     over: bool = False
     """The replay has ended: what it left running is answered no more, and makes nothing live."""
     _lock: RLock = field(default_factory=RLock)

@@ -197,7 +197,8 @@ class Encoder:
         data = self.bytes.get(name)
         if data is not None:
             self.objects[name.hex()] = data
-            long_texts(item if self.clean is None else self.clean(item), self.objects)
+            if len(data) >= INLINE_LIMIT:  # else no text in it is that long
+                long_texts(item if self.clean is None else self.clean(item), self.objects)
 
     def items(self, values: Sequence[object], mirror: Mirror | None = None) -> tuple[list[bytes], Mirror | None] | None:
         """Encode a list by item; None where it is better kept whole.
@@ -259,7 +260,7 @@ class Encoder:
         name = sha256(data).digest()
         if kind != "null" and (old is None or old.digest != name):
             self.objects[name.hex()] = data
-            if self.open:
+            if self.open and len(data) >= INLINE_LIMIT:
                 long_texts(whole, self.objects)
         return Value(kind, name)
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,8 +18,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messa
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import Command
 
-from rath_bridge.errors import EncodeError
-from rath_bridge.model.chunk import Chunk, Draft, Native
+from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Compaction, Run
 from rath_bridge.model.report import align, manifest_of
@@ -29,15 +26,13 @@ from rath_bridge.recorder import Recorder, RunHandle
 from rath_bridge.replay import current_tape
 from rath_langgraph.compare import compare_key
 from rath_langgraph.inputs import fields_of
-from rath_langgraph.items import Encoder, Seen, long_texts
-from rath_langgraph.lift import TRANSCRIPT, difference, ids_of, message_channel
+from rath_langgraph.lift import TRANSCRIPT, difference, message_channel
 from rath_langgraph.mirror import Mirror
 from rath_langgraph.native import encode_chunks
-from rath_langgraph.neutral import message_body, origin, version
-from rath_langgraph.observed import cleaned, message_native
-from rath_langgraph.serde import RathSerializer
-from rath_langgraph.threads import FRAMEWORK
+from rath_langgraph.neutral import origin
+from rath_langgraph.shown import Place, Shown
 
+_END: Final = Place()
 _ROOT: Final = "__root__"
 WITH_MESSAGES: Final = "the graph's state, but for its messages: it has no checkpointer"
 WITHOUT: Final = "the graph's state: it has no checkpointer, and no channel of messages is known in it"
@@ -83,20 +78,6 @@ class _Given(NamedTuple):
     """It says something else now."""
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A message of the state that is on record."""
-
-    name: bytes
-    """Digest of its bytes."""
-    id: str | None
-    key: Digest
-    """What it says."""
-    chunk: Digest | None = None
-    body: Digest | None = None
-    """Of the body of a chunk that is on its way; its own digest is known when it stands."""
-
-
 class Unsaved:
     """The messages of one run. Safe from any thread; never breaks the graph."""
 
@@ -114,10 +95,11 @@ class Unsaved:
         self._name = _feed(graph)
         self._converts = self._name is not None and _adds(graph.channels[self._name])
         self._lock = Lock()
-        self._seen, self._mirror = Seen(), cast("Mirror | None", None)
-        self._held: list[_Entry] = []
+        self._mirror = Mirror()
+        self._held: list[Shown] = []
+        """The messages of the state, all on record; the mirror is of these."""
         self._said: set[str] = set()
-        self._told: Counter[Digest] = Counter()
+        self._told: list[Shown] = []
         self._results: list[BaseMessage] = []
         self._first: list[_Given] | None = []
         with self._kept():
@@ -188,11 +170,11 @@ class Unsaved:
 
     def _known(self, given: Sequence[BaseMessage], rows: Sequence[Sequence[object]]) -> dict[int, tuple[Digest, bool]]:
         """Messages of the input that the session holds, with their chunk, and whether they say something else now."""
+        if not rows and len(given) == 1 and given[0].id is None:
+            return {}
         keys = [compare_key(message) for message in given]
         if rows:
             return {i: (name, False) for i, name in enumerate(align(manifest_of(rows), keys)) if name is not None}
-        if len(given) == 1 and given[0].id is None:
-            return {}
         messages, report = encode_chunks(list(self._recorder.session.chunks()))
         ids = {messages[entry.position].id: entry for entry in report.manifest}
         known: dict[int, tuple[Digest, bool]] = {}
@@ -224,55 +206,67 @@ class Unsaved:
             place = next((i for i in range(at, len(values)) if _same(message, values[i])), None)
             if place is not None:
                 known[place], at = (chunk, edited), place + 1
-        for i, (message, (name, data)) in enumerate(zip(values, self._encoded(values), strict=True)):
+        self._mirror, self._held = Mirror(), []
+        for i, message in enumerate(values):
             chunk, edited = known.get(i, (None, False))
-            if chunk is not None and not edited:
-                self._hold(message, name, chunk=chunk)
-            else:
-                self._tell(message, name, data, replaces=chunk)
+            one = self._shown(message, None if edited else chunk)
+            self._held.append(one)
+            if one.chunk is None:
+                self._tell(one, Place(replaces=chunk))
 
     def _compare(self, values: Sequence[BaseMessage]) -> None:
-        rows = self._encoded(values)
-        new = [name for name, _ in rows]
-        at = 0
-        for entry in self._held:  # one that was written before it had an id
-            if entry.id is None and entry.name not in new:
-                place = next((i for i in range(at, len(new)) if compare_key(values[i]) == entry.key), None)
-                if place is not None:
-                    entry.name, entry.id, at = new[place], values[place].id, place + 1
-        old = [entry.name for entry in self._held]
-        if new == old:
+        front = self._mirror.matches(values)
+        if front == len(values) == len(self._held):
             return
-        found = difference(old, new, lambda: ids_of(values), lambda places: [self._held[i].id for i in places])
-        before = self._held
+        before, self._mirror = self._held, self._mirror.front(front)
+        now = [*before[:front], *(self._shown(message) for message in values[front:])]
+        if front == len(before):
+            self._held = now
+            for one in now[front:]:
+                self._tell(one)
+        else:
+            self._changed(before, now)
+
+    def _changed(self, before: Sequence[Shown], now: Sequence[Shown]) -> None:
+        """Something that is on record was edited, moved or removed, or only looks so."""
+        new = [one.name() for one in now]
+        at = 0
+        for entry in before:  # one that was written before it had an id
+            if entry.id is None and entry.name() not in new:
+                place = next((i for i in range(at, len(new)) if now[i].same() == entry.same()), None)
+                if place is not None:
+                    entry.becomes(now[place])
+                    at = place + 1
+        found = difference(
+            [entry.name() for entry in before],
+            new,
+            lambda: [one.id for one in now],
+            lambda places: [before[i].id for i in places],
+        )
         points = found.dropped or any(said.replaces is not None or said.after is not None for said in found.said)
         chunks = self._standing() if points else {}
-        names: list[Digest | None] = [entry.chunk or chunks.get(entry.body or "") for entry in before]
-        places = {said.place: said for said in found.said}
-        made: dict[int, _Entry] = {}
-        self._held = []
-        for said in found.said:
-            message, (name, data) = values[said.place], rows[said.place]
-            stands = [one for i in said.stands_for if (one := names[i]) is not None]
-            ahead = None if said.replaces is None else names[said.replaces]
-            behind = None if said.after is None else names[said.after]
-            self._tell(message, name, data, replaces=ahead, after=behind, stands_for=tuple(stands))
-            made[said.place] = self._held.pop()
-        self._held = [made[i] if i in places else before[i if found.appended else found.kept[i]] for i in range(len(values))]
+        names = [entry.chunk or chunks.get(entry.body or "") for entry in before]
+        said = {one.place for one in found.said}
+        self._held = [now[i] if i in said else before[i if found.appended else found.kept[i]] for i in range(len(now))]
+        for one in found.said:
+            stands = tuple(name for i in one.stands_for if (name := names[i]) is not None)
+            ahead = None if one.replaces is None else names[one.replaces]
+            behind = None if one.after is None else names[one.after]
+            self._tell(now[one.place], Place(ahead, behind, stands))
         dropped = tuple(chunk for i in found.dropped if (chunk := names[i]) is not None)
         if dropped:
             self._recorder.emit(Compaction(dropped=dropped, reason="removed"), run=self._run, origin=origin())
 
     def _left(self) -> None:
         """What nodes returned and no state has shown."""
-        told = self._told.copy()
+        told = Counter(one.same() for one in self._told)
         for message in self._results:
             if message.id is not None and message.id in self._said:
                 continue
             if message.id is None and told[key := compare_key(message)]:
                 told[key] -= 1
                 continue
-            self._tell(message, *self._encoded([message])[0])
+            self._tell(self._shown(message))
 
     def _standing(self) -> dict[Digest, Digest]:
         """Chunks of messages by the digest of their body."""
@@ -280,42 +274,14 @@ class Unsaved:
 
     # ---------------------------------------------------------------- writing
 
-    def _encoded(self, values: Sequence[BaseMessage]) -> list[tuple[bytes, bytes | None]]:
-        """Digest of each message, and its bytes where they are fresh; one that cannot be written goes by what it says."""
-        encoder = Encoder(RathSerializer(), self._seen)
-        try:
-            found = encoder.items(values, self._mirror)
-        except EncodeError:
-            found = None
-        if found is None:
-            return [(sha256(f"{message.id} {compare_key(message)}".encode()).digest(), None) for message in values]
-        names, mirror = found
-        self._seen.remember(encoder)
-        self._mirror = mirror
-        return [(name, encoder.bytes.get(name)) for name in names]
-
-    def _tell(
-        self, message: BaseMessage, name: bytes, data: bytes | None, *, replaces: Digest | None = None, after: Digest | None = None,
-        stands_for: tuple[Digest, ...] = (),
-    ) -> None:  # fmt: skip
-        redactor = self._recorder.redactor
-        clean = message if redactor is None else cast(BaseMessage, cleaned(message, redactor))
-        if clean is not message:
-            data = None
-        body = message_body(clean)
-        if replaces is not None or after is not None:
-            body = replace(body, replaces=replaces, after=after, stands_for=stands_for)
-        objects: dict[Digest, bytes] = {}
-        long_texts(clean, objects)
-        native = message_native(clean, None) if data is None else Native(FRAMEWORK, version(), "msgpack", data)
-        told = self._recorder.emit(body, run=self._run, native=native, objects=objects, origin=origin())
-        self._hold(message, name, body=None if told is None else told.body_digest)
-        self._told[self._held[-1].key] += 1
-
-    def _hold(self, message: BaseMessage, name: bytes, *, chunk: Digest | None = None, body: Digest | None = None) -> None:
-        self._held.append(_Entry(name, message.id, compare_key(message), chunk, body))
+    def _shown(self, message: BaseMessage, chunk: Digest | None = None) -> Shown:
         if message.id is not None:
             self._said.add(message.id)
+        return Shown(message, self._mirror, chunk)
+
+    def _tell(self, one: Shown, place: Place = _END) -> None:
+        self._told.append(one)
+        one.tell(self._recorder, self._run, place)
 
 
 def _same(given: BaseMessage, held: BaseMessage) -> bool:

@@ -28,7 +28,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
@@ -129,6 +129,9 @@ _MARGIN: Final = 16
 """Levels of a body above what was encoded before."""
 
 
+_PUT_IN: Final = frozenset({Encoded, TreeRef, BlobRef})
+
+
 class _Spliced:
     """What `small` puts in that is no plain JSON type, and what of it `small` must not mistake for something else."""
 
@@ -166,10 +169,17 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
         if size >= _FLAT and data.count(b"[") + data.count(b"{") > MAX_DEPTH - _MARGIN:
             return None
         if not plain:
-            marshal.dumps(value)  # refuses whatever is not exactly of a built-in type
+            marshal.dumps(_bare(value))  # refuses whatever is not exactly of a built-in type
     except (orjson.JSONEncodeError, ValueError):
         return None
     return data
+
+
+def _bare(value: Any) -> Any:
+    """A map without what `_Spliced` puts in."""
+    if type(value) is not dict:
+        return value
+    return {key: one for key, one in cast("dict[Any, Any]", value).items() if type(one) not in _PUT_IN}
 
 
 def _long(data: bytes) -> bool:

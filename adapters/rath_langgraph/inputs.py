@@ -18,10 +18,10 @@ from rath_bridge.errors import RathError, UnsupportedError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Approval, Checkpoint, Message, Note, Run
+from rath_bridge.model.plain import as_given
 from rath_bridge.redaction import Redactor
 from rath_bridge.replay import Tape
 from rath_langgraph.compare import compare_key
-from rath_langgraph.neutral import plain
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.state import load_values, read_state
 from rath_langgraph.tape import values_of
@@ -47,9 +47,7 @@ def context_note(context: Any, redactor: Redactor | None, author: str) -> Note:
     fields = fields_of(context)
     if fields is None:
         return Note(text=_CONTEXT, author=author, attributes={"missing": [type(context).__qualname__]})
-    kept = {str(name): plain(value) for name, value in fields.items() if _is_plain(value)}
-    clean = kept if redactor is None else {name: redactor.apply(value) for name, value in kept.items()}
-    missing = [str(name) for name in fields if str(name) not in kept or clean[str(name)] is not kept[str(name)]]
+    clean, missing = as_given(fields, None if redactor is None else redactor.apply)
     return Note(text=_CONTEXT, author=author, attributes={_CONTEXT: clean, **({"missing": missing} if missing else {})})
 
 
@@ -78,18 +76,6 @@ def fields_of(context: Any) -> Mapping[Any, Any] | None:
     if dataclasses.is_dataclass(context) and not isinstance(context, type):
         return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
     return cast("Mapping[Any, Any]", context.__dict__) if isinstance(context, BaseModel) else None
-
-
-def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether a value comes back as it was: built-in types alone, maps with text keys."""
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _ATOMS:
-        return True
-    if depth > _DEPTH:
-        return False
-    if kind is list:
-        return all(_is_plain(item, depth + 1) for item in value)
-    return kind is dict and all(type(key) is str and _is_plain(item, depth + 1) for key, item in value.items())
 
 
 # ------------------------------------------------------------------------------------------- input

@@ -27,6 +27,7 @@ from rath_openai_agents.faults import describe, guard
 from rath_openai_agents.guardrails import telling
 from rath_openai_agents.hooks import RathRunHooks
 from rath_openai_agents.items import FRAMEWORK, item_list, key
+from rath_openai_agents.options import config_of, told
 from rath_openai_agents.processor import watch_wrapped
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.state import AGAIN, StateResumedError, checkpoint, resumed_key
@@ -122,14 +123,19 @@ class WrappedAgent:
         going.end(None)
 
     def _begun(self, given: Any, options: dict[str, Any], again: bool) -> _Going:
-        config = options.get("run_config") or RunConfig()
+        config = config_of(options)
         recorder, owned = recorder_for(self.store, FRAMEWORK, config.group_id, self.session)
         try:
             if type(given) is RunState:
                 _resume(recorder, given, again)
             items, report = self._input(recorder, given, options)
             rows = report.rows() if report is not None else ()
-            run = recorder.begin(self.agent.name, "agent", native_id=config.group_id, manifest=rows, origin=origin())
+            kept: dict[str, Any] = {}
+            with guard(recorder, "the options of a run"):
+                kept = told(options, config, None if recorder.redactor is None else recorder.redactor.apply)
+            run = recorder.begin(
+                self.agent.name, "agent", native_id=config.group_id, manifest=rows, origin=origin(), attributes=kept
+            )  # fmt: skip
             talk = Conversation(recorder, run, report.manifest if report is not None else (), bounded=True)
             settings = self._settings(config, options, recorder)
             clones = _Clones(recorder, self.agent)

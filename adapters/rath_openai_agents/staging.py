@@ -24,6 +24,7 @@ from rath_openai_agents.guardrails import telling, tells
 from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list
 from rath_openai_agents.late import LateServers
+from rath_openai_agents.options import config_of
 from rath_openai_agents.reading import Answer, Reply
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
@@ -65,9 +66,8 @@ class AgentsPlayer:
         )
         return [reason for reason in self.tape.reasons if ours and not reason.endswith("gaps are on record")]
 
-    def staged(self, agent: Agent[Any], config: RunConfig | None) -> tuple[Agent[Any], RunConfig]:
+    def staged(self, agent: Agent[Any], config: RunConfig) -> tuple[Agent[Any], RunConfig]:
         """Return an agent, and a configuration, of which nothing is asked live unless the tape says so."""
-        config = config or RunConfig()
         graph = _Stage(self, config)
         again = replace(
             config, model=None,
@@ -86,7 +86,7 @@ def _staged(agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
     player = _player()
     if player is None:
         return agent
-    agent, options["run_config"] = player.staged(agent, options.get("run_config"))
+    agent, options["run_config"] = player.staged(agent, config_of(options))
     return agent
 
 

@@ -1,7 +1,4 @@
-"""A wrapped agent that is itself what a replay runs: every run that it made is made again, with the input that is on record.
-
-What else a run was given (``context``, ``max_turns``, ``run_config``, an SDK session) is not on record.
-"""
+"""A wrapped agent that is itself what a replay runs: every run that it made is made again, as the record says it was called."""
 
 from __future__ import annotations
 
@@ -20,11 +17,12 @@ from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Checkpoint, Inference, Note, Run
 from rath_bridge.model.report import LossReport
 from rath_bridge.model.trees import read_list
-from rath_bridge.replay import Recorded, may_go_on, recorded
+from rath_bridge.replay import Recorded, current_tape, may_go_on, recorded
 from rath_bridge.session import Session
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.encode import encode
 from rath_openai_agents.items import from_bytes
+from rath_openai_agents.options import again
 from rath_openai_agents.state import AGAIN, NAMESPACE, state_at
 
 if TYPE_CHECKING:
@@ -46,6 +44,10 @@ class Turn:
     """The JSON of the paused run that it went on from."""
     streamed: bool
     failed: bool
+    options: dict[str, Any]
+    """What else it was told: ``max_turns``, ``context``, ``run_config`` ..."""
+    missing: tuple[str, ...]
+    """Options that are not on record as they were given."""
 
     def given(self, session: Session) -> tuple[Any, LossReport | None]:
         """What to run on, and ``continues``."""
@@ -60,9 +62,9 @@ class Turn:
             given = await RunState.from_json(wrapped.agent, self.state)
         wrapped = replace(wrapped, continues=continues)
         if not self.streamed:
-            await wrapped.run(given)
+            await wrapped.run(given, **self.options)
             return
-        result = wrapped.run_streamed(given)
+        result = wrapped.run_streamed(given, **self.options)
         try:
             async for _ in result.stream_events():
                 pass
@@ -88,6 +90,10 @@ class Turns:
             if isinstance(step, Draft):
                 await self.session.latest().aappend(step, on_conflict="serialise")
                 continue
+            tape = current_tape()
+            if step.missing and tape is not None:
+                what = f"{', '.join(step.missing)} of a run of {step.name}"
+                tape.lacking.append(f"{what} could not be given again (no plain data, or a secret): {_INSTEAD}")
             try:
                 await step.run(wrapped, self.session.latest())
             except Exception as error:
@@ -118,10 +124,10 @@ def _is_run(chunk: Chunk, run: Run) -> bool:
 
 def _steps(found: Recorded) -> Iterator[Turn | Draft]:
     resumed: Chunk | None = None
-    again = False
+    twice = False
     for chunk in found.chunks:
         if chunk.id in found.own:
-            if again:
+            if twice:
                 raise UnsupportedError(
                     f"a RunState was resumed a second time, and what was answered then is not on record: {_INSTEAD}"
                 )
@@ -130,7 +136,7 @@ def _steps(found: Recorded) -> Iterator[Turn | Draft]:
         elif chunk.kind == "checkpoint" and _is_resumed(cast(Checkpoint, chunk.body)):
             resumed = chunk
         elif chunk.kind == "note" and AGAIN in (cast(Note, chunk.body).text or ""):
-            again = True
+            twice = True
         elif (said := found.said(chunk)) is not None:
             yield said
 
@@ -145,8 +151,9 @@ def _turn(found: Recorded, chunk: Chunk, resumed: Chunk | None) -> Turn:
     first = asked[0].position if asked else 1 << 62
     streamed = any(cast(Inference, one.body).streamed for one in asked)
     backend = found.tape.session.store.backend
+    told = again(begin.attributes)
     if resumed is not None:
-        return Turn(begin.name, [], None, state_at(resumed, backend.objects), streamed, found.failed(chunk))
+        return Turn(begin.name, [], None, state_at(resumed, backend.objects), streamed, found.failed(chunk), *told)
     new: list[Any] = []
     for one in inside:
         if one.kind == "message" and one.run == chunk.run and one.position < first:
@@ -161,7 +168,7 @@ def _turn(found: Recorded, chunk: Chunk, resumed: Chunk | None) -> Turn:
         names = [raw.hex() for raw in read_list(given, backend.objects)]
         held = backend.objects(set(names))
         whole = [from_bytes(held[name], f"the input of {begin.name}") for name in names]
-    return Turn(begin.name, new, whole, None, streamed, found.failed(chunk))
+    return Turn(begin.name, new, whole, None, streamed, found.failed(chunk), *told)
 
 
 __all__ = ["Turn", "Turns", "recorded_turns"]

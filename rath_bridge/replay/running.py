@@ -279,18 +279,21 @@ class _Replay:
     def report(self) -> ReplayReport:
         """Compare what the run has left with the record."""
         tape, record = self.tape, self.tape.held.session
-        reasons = [*self.problems, *tape.held.faults]
-        for found in (*(player.reasons for player in tape.players.values()), tape.reasons):
-            reasons += [reason for reason in found if reason not in reasons]
         self.branch.write()
         made = self.made() if self.may_run else None
         divergence = tape.divergence or (self._compared(made) if self.may_run else None)
+        reasons = [*self.problems, *tape.held.faults]
+        for found in (*(player.reasons for player in tape.players.values()), tape.reasons, self.reasons):
+            reasons += [reason for reason in found if reason not in reasons]
         asked_for_less = tape.parted or tape.halted is not None
         unused = [] if asked_for_less else [name for one in tape.players.values() for name in one.unused]
         inside = inside_of_served(tape)
         span = range(tape.after + 1, len(tape.held.chunks) if tape.until is None else tape.until + 1)
         unused = [n for n in unused if n not in tape.answered and n not in inside and tape.held.by_id[n].position in span]
         cause = contradicted(tape, divergence.chunk) if divergence is not None else None
+        lacking = list(dict.fromkeys(tape.lacking))
+        if divergence is not None:
+            reasons, lacking = [*reasons, *lacking], []
         equal = None if reasons else divergence is None
         told: str | None = None
         if divergence is not None and made is not None:
@@ -301,7 +304,7 @@ class _Replay:
         return ReplayReport(
             equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,
             served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
-            misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=tuple(self._notes()),
+            misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=(*self._notes(), *lacking),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
             session=record, result=self.branch.session or made, value=self.value, error=self.error, in_words=told,
         )  # fmt: skip
@@ -324,4 +327,4 @@ class _Replay:
         failed = [] if self.branch.error is None else [f"the branch could not be written: {self.branch.error}"]
         kept = [f"{what} was answered from the record, not done again" for what in dict.fromkeys(tape.kept)]
         again = [f"{what} came again and was answered as changed, not done" for what in dict.fromkeys(tape.changed_again)]
-        return told + list(dict.fromkeys(tape.notes)) + failed + kept + again
+        return told + failed + kept + again

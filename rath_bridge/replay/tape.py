@@ -97,8 +97,8 @@ class Tape:
     halted: str | None = None
     reasons: list[str] = field(default_factory=list[str])
     """Why something of the record could not be made again, as found while it ran."""
-    notes: list[str] = field(default_factory=list[str])
-    """What else should be known of how the runs were made again."""
+    lacking: list[str] = field(default_factory=list[str])
+    """What a run that was made again could not be given: a reason where the replay left the record, else a note."""
     over: bool = False
     """The replay has ended: what it left running is answered no more, and makes nothing live."""
     _lock: RLock = field(default_factory=RLock)

@@ -255,8 +255,10 @@ def _settle(kind: str, kept: dict[str, Any]) -> None:
         kept["attributes"] = {
             key: _TASK_ID.sub("", item) if key == "namespace" and isinstance(item, str) else item
             for key, item in told.items()
-            if key != "session"  # where it was recorded
+            if key not in ("session", "options")  # where it was recorded; what it was told shows in what it did
         }
+        if not kept["attributes"]:
+            del kept["attributes"]
 
 
 _Name = Callable[[str, Any], Any]

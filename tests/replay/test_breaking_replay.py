@@ -391,3 +391,20 @@ def test_equal_calls_at_one_time_that_were_answered_differently_are_named(second
     assert [note for note in report.notes if "at one time" in note] == [
         "2 equal calls of look ran at one time and were answered differently: they are served in the order in which they come"
     ] * notes
+
+
+async def test_what_cannot_be_compared_is_not_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison that could not be made is a reason."""
+    from rath_bridge.errors import MissingObjectError
+    from rath_bridge.replay import running
+
+    store = rb.open_store("memory:")
+    s = await recorded(store)
+
+    def gone(*_: Any, **__: Any) -> None:
+        raise MissingObjectError("ab" * 32)
+
+    monkeypatch.setattr(running, "first_difference", gone)
+    report = await rb.areplay(s, program(store, never()))
+    assert (report.equal, report.exit_status) == (None, 125)
+    assert "abab" in report.reasons[0]

@@ -25,6 +25,7 @@ from rath_openai_agents.inference import request_of
 from rath_openai_agents.items import item_list
 from rath_openai_agents.late import LateServers
 from rath_openai_agents.options import config_of
+from rath_openai_agents.place import observed
 from rath_openai_agents.reading import Answer, Reply
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
@@ -48,6 +49,8 @@ class AgentsPlayer:
         with ExitStack() as stack:
             stack.enter_context(patched(AgentRunner, "run", _run))
             stack.enter_context(patched(AgentRunner, "run_streamed", _run_streamed))
+            stack.enter_context(patched(RecordingModel, "get_response", _get_response))
+            stack.enter_context(patched(RecordingModel, "stream_response", _stream_response))
             stack.enter_context(patched(_MCPServerWithClientSession, "connect", _unconnected))
             stack.enter_context(patched(_MCPServerWithClientSession, "cleanup", _let_go))
             stack.callback(self.late.close)
@@ -109,6 +112,24 @@ def _run_streamed(original: Callable[..., Any], runner: Any, starting_agent: Age
         with ThreadPoolExecutor(1) as thread:
             given = thread.submit(asyncio.run, _restored(agent, input)).result()
     return original(runner, agent, given, **options)
+
+
+def _asking(model: RecordingModel) -> RecordingModel:
+    """Return a recording model that a program asks by itself, without a runner, as one that asks the tape."""
+    player, inner = _player(), model.inner
+    if player is None or isinstance(inner, ReplayModel) or observed.get() is not None:
+        return model
+    again = copy.copy(model)
+    again.inner = _AskingModel(player, None, inner, lambda: inner)
+    return again
+
+
+async def _get_response(original: Callable[..., Any], model: RecordingModel, *args: Any, **kwargs: Any) -> Any:
+    return await original(_asking(model), *args, **kwargs)
+
+
+def _stream_response(original: Callable[..., Any], model: RecordingModel, *args: Any, **kwargs: Any) -> Any:
+    return original(_asking(model), *args, **kwargs)
 
 
 async def _unconnected(original: Callable[..., Any], server: Any, *args: Any, **kwargs: Any) -> Any:
@@ -215,7 +236,7 @@ def _expected(found: Any) -> Divergence | None:
 class _AskingModel(ReplayModel):
     """Answers a model's calls as the tape says."""
 
-    def __init__(self, player: AgentsPlayer, agent: str, stands_for: Model | None, real: Callable[[], Model]) -> None:
+    def __init__(self, player: AgentsPlayer, agent: str | None, stands_for: Model | None, real: Callable[[], Model]) -> None:
         super().__init__(player.tape, agent=agent)
         self._core, self._name, self._real = player.core, agent, real
         self.stands_for = stands_for

@@ -109,10 +109,11 @@ def recorded_turns(session: Session, name: str) -> Turns | None:
         name: Of the agent: where the record holds runs of it, those alone.
 
     Raises:
-        UnsupportedError: An input is not on record as it was given.
+        UnsupportedError: An input is not on record as it was given, or all of it was seen by observers alone.
     """
     found = recorded(session, name, _is_run)
     if found is None:
+        _seen_only(session)
         return None
     with found.reading("the input of a run", _INSTEAD):
         return Turns(session, list(_steps(found)))
@@ -120,6 +121,25 @@ def recorded_turns(session: Session, name: str) -> Turns | None:
 
 def _is_run(chunk: Chunk, run: Run) -> bool:
     return "rath_openai_agents" in (chunk.origin or "") and run.type == "agent"
+
+
+def _seen_only(session: Session) -> None:
+    """Refuse a record that holds model calls, and no run of a wrapped agent: where its runs began, and with what, only their program knows.
+
+    Raises:
+        UnsupportedError: It is one.
+    """
+    tape = current_tape()
+    if tape is None or session.name != tape.session.name:
+        return
+    chunks = [one for one in tape.held.chunks if one.position > session.position and "rath_openai_agents" in (one.origin or "")]
+    begun = [cast(Run, one.body) for one in chunks if one.kind == "run" and one.id not in tape.held.unreadable]
+    wrapped = any(run.phase == "begin" and run.type == "agent" and not (run.native_id or "").startswith("span_") for run in begun)
+    if wrapped or not any(one.kind == "inference" for one in chunks):
+        return
+    what = "a trace of its runs is on record, not a wrapped agent" if begun else "its model calls are on record, and no run"
+    tape.reasons.append(f"{what}: give rb.replay the program that made it (docs/replay.md)")
+    raise UnsupportedError(tape.reasons[-1])
 
 
 def _steps(found: Recorded) -> Iterator[Turn | Draft]:

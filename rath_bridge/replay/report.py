@@ -83,7 +83,7 @@ class ReplayReport:
         found = [f"{name}: {verdict}"]
         if self.equal is None:
             found += [f"  not replayable because {reason}" for reason in self.reasons]
-        if self.error:
+        if self.error and not self.error.endswith(self.reasons or "\0"):
             found.append(f"  the run ended with {self.error}")
         if self.in_words:
             found.append(f"  {self.in_words}")

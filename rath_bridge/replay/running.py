@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,6 +129,15 @@ def _beside(session: Session, after: int) -> Iterator[Digest]:
             base, _, theirs = apart(session.head, ref.head, backend)
             if base is None or backend.chunk(base).position >= after:
                 yield from (chunk.id for chunk in theirs)
+
+
+def _first_asked(chunks: Sequence[Chunk]) -> int:
+    """Where a record without runs begins: with what its first call was asked, which the same observer wrote just before it."""
+    first = next((chunk for chunk in chunks if chunk.kind in ("inference", "tool_call")), None)
+    at = len(chunks) if first is None else first.position
+    while first is not None and at and chunks[at - 1].kind == "message" and chunks[at - 1].origin == first.origin:
+        at -= 1
+    return at
 
 
 def _is_cancelled() -> bool:
@@ -261,7 +270,8 @@ class _Replay:
         """The session that a run of one argument begins with: what stood there before the first run began."""
         record, chunks = self.tape.held.session, self.tape.held.chunks
         if self.tape.after < 0:
-            first = next((chunk.position for chunk in chunks if chunk.run is not None), len(chunks))
+            first = next((chunk.position for chunk in chunks if chunk.run is not None), None)
+            first = _first_asked(chunks) if first is None else first
             self.scratch.stand(record.session, record.branch, chunks[max(first - 1, 0)].id)
         return store.session(record.name)
 

@@ -11,14 +11,18 @@ from agents import (
     GuardrailFunctionOutput,
     InputGuardrail,
     InputGuardrailTripwireTriggered,
+    ModelSettings,
+    Runner,
     RunState,
     SQLiteSession,
     function_tool,
 )
 from agents.exceptions import ModelBehaviorError
+from agents.models.interface import ModelTracing
+from agents.tracing import add_trace_processor
 
 import rath_bridge as rb
-from rath_openai_agents import wrap
+from rath_openai_agents import RathTracingProcessor, RecordingModel, wrap
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, say, step
 
@@ -159,3 +163,64 @@ async def test_what_died_in_its_second_run_is_gone_on_with(store: rb.Store) -> N
     assert (report.served, report.live) == (1, 1), str(report)
     assert report.result is not None
     assert [m.text for m in report.result.messages()] == ["Hello?", "hi", "Oslo?", "sunny"]
+
+
+# ------------------------------------------------------------------ records of observers alone
+
+
+def asked(store: rb.Store, *steps: Any, times: int = 2) -> Any:
+    """A program of one argument that asks a recording model by itself, and through a runner; no trace is recorded."""
+
+    async def program(session: rb.Session) -> list[Any]:
+        with rb.record(session.store, session.name):
+            model = RecordingModel(ScriptedModel(list(steps)))
+            said = [(await Runner.run(Agent(name="Clerk", model=model), f"Hello {n}?")).final_output for n in range(times)]
+            settings = (ModelSettings(), [], None, [], ModelTracing.DISABLED)
+            ids: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
+            whole: Any = await model.get_response("Be short.", "Alone?", *settings, **ids)
+            events: list[Any] = [event async for event in model.stream_response("Be short.", "A stream?", *settings, **ids)]
+            return [*said, whole.output[0].content[0].text, events[-1].response.output[0].content[0].text]
+
+    return program
+
+
+@pytest.mark.parametrize("before", [(), ("Before?",)], ids=["new", "begun"])
+async def test_a_recording_model_alone_is_replayed_by_its_program(store: rb.Store, before: tuple[str, ...]) -> None:
+    session = store.create("oa").append(*(rb.message("user", text) for text in before)) if before else store.create("oa")
+    said = await asked(store, say("a"), say("b"), say("c"), say("d"))(session)
+    assert said == ["a", "b", "c", "d"]
+    heads = store.backend.refs()
+    report = await rb.areplay(store.session("oa"), asked(store))
+    assert (report.equal, report.served, report.live, report.value) == (True, 4, 0, said), str(report)
+    assert store.backend.refs() == heads
+
+
+async def test_what_a_recording_model_alone_saw_is_no_run_of_a_wrapped_agent(store: rb.Store) -> None:
+    await asked(store, say("a"), say("b"), say("c"), say("d"))(store.create("oa"))
+    report = await rb.areplay(store.session("oa"), wrap(agent(), store))
+    assert report.reasons == (
+        "its model calls are on record, and no run: give rb.replay the program that made it (docs/replay.md)",
+    )
+    assert (report.equal, str(report).count("give rb.replay")) == (None, 1)
+
+
+async def test_what_a_processor_saw_is_no_run_of_a_wrapped_agent(store: rb.Store) -> None:
+    add_trace_processor(RathTracingProcessor(store, session="oa"))
+    await Runner.run(agent(say("hi")), "Hello?")
+    report = await rb.areplay(store.session("oa"), wrap(agent(), store))
+    assert (report.equal, report.live) == (None, 0)
+    assert "a trace of its runs is on record, not a wrapped agent" in str(report)
+
+
+async def test_a_wrapped_agent_inside_of_a_program_goes_on_from_the_session_it_is_given(store: rb.Store) -> None:
+    def program(*steps: Any) -> Any:
+        async def run() -> Any:
+            with rb.record(store, "oa") as recorder, recorder.run("flow"):
+                await wrap(agent(*steps), store).run("Hello?")
+                return await wrap(agent(*steps[1:]), store).acall(recorder.session)
+
+        return run
+
+    await program(say("hi"), say("more"))()
+    report = await rb.areplay(store.session("oa"), program())
+    assert (report.equal, report.served) == (True, 2), str(report)

@@ -28,6 +28,7 @@ from rath_langgraph.neutral import message_body, plain, version
 from rath_langgraph.serde import RathSerializer
 from rath_langgraph.threads import FRAMEWORK
 
+_SERDE: Final = RathSerializer()
 _NOT_PARAMS: Final = frozenset({"_type", "tools", "functions", "messages", "model", "model_name", "api_key"})
 
 
@@ -151,7 +152,7 @@ def returned_native(output: Any, redactor: Redactor | None) -> Native | None:
 def _native(values: list[Any]) -> Native | None:
     """The items of a msgpack list."""
     try:
-        kind, data = RathSerializer().dumps_typed(values)
+        kind, data = _SERDE.dumps_typed(values)
     except (EncodeError, TypeError, ValueError):
         return None
     return Native(FRAMEWORK, version(), "msgpack", bytes(data[1:])) if kind == "msgpack" and len(values) < 16 else None
@@ -184,10 +185,10 @@ def attempt_of(tags: Sequence[str]) -> int | None:
 def prompt_of(recorder: Recorder, known: Prompts, messages: list[BaseMessage], node: str) -> Any:
     """The prompt as a list tree: what the last call of this node said already costs nothing; the rest is put into ``fresh``."""
     redactor, before = recorder.redactor, known.values.get(node)
-    encoder = Encoder(RathSerializer(), known.seen)
+    encoder = Encoder(_SERDE, known.seen)
     value = encoder.value(messages, before)
     if redactor is not None and any(map(redactor.suspects, encoder.objects.values())):
-        encoder = Encoder(RathSerializer(), known.seen, lambda item: cleaned(item, redactor))
+        encoder = Encoder(_SERDE, known.seen, lambda item: cleaned(item, redactor))
         value = encoder.value(messages, before)
     if value.tree is None:
         return None

@@ -169,7 +169,7 @@ def small(value: Any, *, plain: bool = False) -> bytes | None:
         if size >= _FLAT and data.count(b"[") + data.count(b"{") > MAX_DEPTH - _MARGIN:
             return None
         if not plain:
-            marshal.dumps(_bare(value))  # refuses whatever is not exactly of a built-in type
+            marshal.dumps(_bare(value) if put_in.size else value)  # refuses whatever is not exactly of a built-in type
     except (orjson.JSONEncodeError, ValueError):
         return None
     return data

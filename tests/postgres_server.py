@@ -6,7 +6,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.ports import free_port
 
 # The shell outlives us by one read: when our end of its stdin closes, even by kill -9, it stops the server
 # and removes its files.
@@ -51,7 +52,7 @@ def run_server(binaries: Path) -> Generator[str]:
         shutil.rmtree(home)
         raise RuntimeError(f"initdb failed: {failure.stderr.decode()}") from failure
 
-    port = _free_port()
+    port = free_port()
     server = [str(binaries / "postgres"), "-D", str(home / "data"), "-k", str(home), "-h", "127.0.0.1"]
     server += ["-p", str(port), *(word for setting in UNSAFE_BUT_FAST for word in ("-c", setting))]
     keeper = subprocess.Popen(
@@ -89,12 +90,6 @@ def _unprivileged_account() -> dict[str, Any]:
     names = {entry.pw_name for entry in pwd.getpwall()}
     account = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _wait_until_ready(url: str, log: Path) -> None:

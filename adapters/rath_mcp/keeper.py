@@ -36,7 +36,11 @@ they stand, so that they are durable; the processor is left to those who talk.
 LAG: Final = 1.0
 """Seconds after which a pipe that is never quiet is written all the same."""
 PATIENCE: Final = 2.0
-"""Seconds that a store which is down is waited for once the proxy has ended; then the spool stays."""
+"""Seconds that a server may take to end by itself, and again after SIGTERM."""
+TRIES: Final = 10
+"""How often a store which is down is tried once the proxy has ended, five times a second; then the spool stays. Counted, not timed:
+a process that is stopped for a while has not tried.
+"""
 _DIRECTION: Final[dict[bytes, Direction]] = {CLIENT: "c2s", SERVER: "s2c"}
 
 
@@ -85,8 +89,7 @@ class Proxy:
         """Yield now and then while the proxy lives, and a little longer."""
         while self.wait(0.3):
             yield
-        until = monotonic() + PATIENCE
-        while monotonic() < until:
+        for _ in range(TRIES):
             sleep(0.2)
             yield
 

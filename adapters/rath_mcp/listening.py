@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hmac import compare_digest
-from http.server import BaseHTTPRequestHandler
-from typing import Any, Final
+from typing import Final
 
 from rath_mcp.frames import dumps
-from rath_mcp.loopback import LoopbackServer, refusal
+from rath_mcp.loopback import LoopbackHandler, LoopbackServer, refusal
 from rath_mcp.serving import INVALID_REQUEST, LATER, UNSUPPORTED_VERSION, VERSIONS, Answerer, answers, error
 
 PATH: Final = "/mcp"
@@ -20,14 +19,13 @@ MOST: Final = 4_000_000
 """Bytes of a request that are read."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """One connection of a client."""
 
-    protocol_version = "HTTP/1.1"
     timeout = 120
     server: Listener  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer one message, or a batch."""
         length = self.headers.get("content-length") or ""
         if not length.isdecimal() or int(length) > MOST:
@@ -52,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._say(200, dumps(list(found)))
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         """Refuse: there are no streams, no sessions to end."""
         if self._may_pass():
             self._say(405)
@@ -88,9 +86,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         if status in (411, 413):
             self.close_connection = True  # what it sent was not read
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Say nothing: standard error is the user's."""
 
 
 class Listener(LoopbackServer):

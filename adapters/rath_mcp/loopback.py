@@ -29,6 +29,17 @@ class PlaceError(AdapterError):
         super().__init__(f"cannot listen at {_written(*at)}: {error.strerror}: give another port, or 0 for a free one")
 
 
+class LoopbackHandler(BaseHTTPRequestHandler):
+    """One connection of a client: kept open, and quiet on our side."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """A body does not wait for the client's word that its headers came: that costs 40 ms for each answer but the first."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        """Say nothing: standard error is the user's."""
+
+
 class LoopbackServer(ThreadingHTTPServer):
     """The listening side, until a signal comes.
 

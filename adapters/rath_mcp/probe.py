@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
 from typing import Any, Final
@@ -56,7 +57,8 @@ def tools_of(command: Sequence[str], patience: float = PATIENCE) -> tuple[str | 
         return _tools(ask)
     finally:
         late.cancel()
-        into.close()
+        with suppress(OSError):  # what it was to be asked is not written yet, and never will be
+            into.close()
         try:
             process.wait(2)
         except subprocess.TimeoutExpired:

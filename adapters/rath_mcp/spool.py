@@ -58,11 +58,13 @@ class Spool:
         Raises:
             OSError: No directory for it can be written.
         """
-        name = connection or new_id(8)
-        path = folder() / f"{store_mark(store)}-{name}{SUFFIX}"
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return cls(path, descriptor)
+        while True:
+            path = folder() / f"{store_mark(store)}-{connection or new_id(8)}{SUFFIX}"
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return cls(path, descriptor)
+            os.close(descriptor)  # before it was locked, another keeper took it for one that was left over, and removed it
 
     @property
     def connection(self) -> str:

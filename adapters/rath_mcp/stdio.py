@@ -107,7 +107,7 @@ class Relay:
             server = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
         except OSError as error:
             self._event(exit=None, problem=f"{error.strerror}: {self._command[0]}", reason="server_exit", command=True)
-            print(f"rath-bridge: cannot start {self._command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - the face prints
+            say(f"cannot start {self._command[0]}: {error.strerror}")
             return 127 if isinstance(error, FileNotFoundError) else 126
         self._event(group=server.pid)
         for pipe in (server.stdin, server.stdout):
@@ -222,7 +222,7 @@ def _spool(url: str) -> Spool | None:
     try:
         return Spool.create(url)
     except OSError as error:
-        print(f"rath-bridge: nothing is recorded, no spool can be made: {error}", file=sys.stderr)  # noqa: T201 - the face prints
+        say(f"nothing is recorded, no spool can be made: {error}")
         return None
 
 
@@ -256,7 +256,7 @@ def _say(heard: int) -> None:
     """Say what the keeper has to say, as it says it."""
     with suppress(OSError), open(heard, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            print(f"rath-bridge: {line}", end="", file=sys.stderr, flush=True)  # noqa: T201 - the face prints
+            say(line.rstrip("\n"))
 
 
 def _settle(keeper: int, spool: Spool, listener: Thread) -> None:
@@ -268,12 +268,19 @@ def _settle(keeper: int, spool: Spool, listener: Thread) -> None:
             break
         sleep(0.005)
     else:
-        print(f"rath-bridge: the store is still being written, from {spool.path}", file=sys.stderr)  # noqa: T201 - the face prints
+        say(f"the store is still being written, from {spool.path}")
         return
     if status:
-        listener.join(0.5)  # why comes first
+        listener.join(5)  # why comes first
         where = f"the frames wait in {spool.path}, and the next proxy for it writes them"
-        print(f"rath-bridge: the store could not be written; {where}", file=sys.stderr)  # noqa: T201 - the face prints
+        say(f"the store could not be written; {where}")
+
+
+def say(text: str) -> None:
+    """Say something to the user. A standard error that is closed, or full because nobody reads it, holds up no host."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None and select.select([], [sys.stderr], [], 1)[1]:
+            print(f"rath-bridge: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the face prints
 
 
 def _die_of(number: int) -> None:

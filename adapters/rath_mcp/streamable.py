@@ -12,10 +12,8 @@ import json
 import os
 import select
 import socket
-import sys
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase
 from itertools import chain, count
 from threading import Event, Lock, Thread
@@ -26,9 +24,9 @@ from urllib.parse import urlsplit
 from rath_bridge.model.digests import digest
 from rath_mcp.events import Events
 from rath_mcp.frames import Direction, Frame, mapping, parse_line, shape
-from rath_mcp.loopback import LoopbackServer, refusal
+from rath_mcp.loopback import LoopbackHandler, LoopbackServer, refusal
 from rath_mcp.spool import EVENT, Spool
-from rath_mcp.stdio import label_of, recording
+from rath_mcp.stdio import label_of, recording, say
 
 KEPT: Final = ("mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "traceparent", "last-event-id", "content-type")
 """Headers that stand in the record; no others do, and no credentials."""
@@ -137,21 +135,17 @@ class Post:
             self.waiting.clear()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """One connection of a client."""
 
-    protocol_version = "HTTP/1.1"
     server: Proxy  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Pass a request on."""
         self._forward()
 
     do_GET = do_POST  # noqa: N815 - the names that http.server calls
     do_DELETE = do_POST  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Say nothing: standard error is the user's."""
 
     def _forward(self) -> None:
         why = refusal(self.headers)
@@ -329,7 +323,7 @@ def record(url: str, upstream: str, listen: tuple[str, int], session: str | None
         tape = Tape(spool, wake, durable)
         proxy = Proxy(listen, upstream, tape)
         proxy.end_by_signal()
-        print(f"rath-bridge: recording {upstream} on {proxy.address(proxy.path)}", file=sys.stderr, flush=True)  # noqa: T201
+        say(f"recording {upstream} on {proxy.address(proxy.path)}")
         with proxy:
             proxy.serve_forever(poll_interval=0.1)
         tape.event({"exit": 0, "reason": "client_closed"})

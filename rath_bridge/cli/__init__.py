@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 def main() -> None:
     """Run ``rath-bridge`` with the process's arguments; ends the process with the status of the house plan, section 5."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us: nobody reads, and no file may take its number
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started us: nobody is there, and no file may take its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
     logging.getLogger("rath_bridge").addHandler(logging.NullHandler())  # verbs tell what matters themselves, on one line
     wrapped = _wrapped(sys.argv[1:])
     if wrapped is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 
 
 def out(value: object) -> None:
@@ -16,11 +15,15 @@ def out(value: object) -> None:
 if sys.argv[1:] == ["banner"]:
     out("Welcome to the edge!")
 
+late: dict[str, object] = {}
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
     if number is None:
         continue
+    if late:
+        out(late)
+        late = {}
     reply = {"jsonrpc": "2.0", "id": number}
     if method == "initialize":
         info = {"name": "edge", "version": "0"}
@@ -37,8 +40,6 @@ for line in sys.stdin:
         os._exit(3)
     if tool == "silent":
         continue
-    if tool == "late":
-        time.sleep(0.6)
     if tool == "noise":
         out("debug: doing it")
     result: dict[str, object] = {"content": [{"type": "text", "text": f"{tool} done"}]}
@@ -57,4 +58,7 @@ for line in sys.stdin:
         result["structuredContent"] = {"deep": value}
     if tool == "count":
         result["structuredContent"] = {"arguments": message["params"].get("arguments"), "id": number}
+    if tool == "late":  # with the next request
+        late = {**reply, "result": result}
+        continue
     out({**reply, "result": result})

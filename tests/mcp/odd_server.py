@@ -22,9 +22,10 @@ if kind == "exit":
 if kind == "signal":
     os.kill(os.getpid(), int(sys.argv[2]))
 if kind == "grandchild":  # holds our output open when we are gone
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    say(b"hi\n")
-    sys.exit(3)
+    code = "import time; time.sleep(100)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    say(str(child.pid).encode() + b"\n")
+    os._exit(3)
 if kind == "bytes":
     say(b"banner \xff\xfe\n\n{broken\n\r\nno newline at the end")
     sys.exit(0)

@@ -7,8 +7,8 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from rath_bridge import Chunk, Session, Store
+from rath_bridge.errors import MissingSessionError
 from rath_mcp import record_client
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 SHOP = [str(ROOT / "examples" / "mcp_server.py")]
@@ -57,10 +59,47 @@ def notes(session: Session) -> list[str]:
     return [body.text for body in bodies(session, "note")]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def until(holds: Callable[[], Any], seconds: float = 60, pause: float = 0.02) -> Any:
+    """Wait for something to be so, and return it; a session or a file that is not there yet is not so."""
+    end = monotonic() + seconds
+    while True:
+        late = monotonic() > end  # asked once more after a pause of any length
+        with suppress(MissingSessionError, FileNotFoundError):
+            found = holds()
+            if found:
+                return found
+        if late:
+            raise AssertionError("it never came to hold")
+        sleep(pause)
+
+
+def settled(place: Path) -> None:
+    """Wait until all is in the store: a keeper goes on by itself where its proxy could not wait for it."""
+    until(lambda: not list((place / "spool").iterdir()))
+
+
+def without_patience(said: bytes) -> str:
+    """What was said; that a keeper is not done yet is no news on a machine that has other work."""
+    return "".join(line for line in said.decode().splitlines(keepends=True) if "is still being written" not in line)
+
+
+@contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that has ended when the block has, however that ends."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_at(process: subprocess.Popen[Any]) -> re.Match[str]:
+    """The address that a listening command says first: its port, and what else it says."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    found = re.search(r"on http://127\.0\.0\.1:(\d+)(.*)$", line)
+    assert found is not None, line
+    return found
 
 
 @contextmanager
@@ -73,15 +112,11 @@ def proxy(place: Path, upstream: str, session: str = "s") -> Iterator[int]:
     }
     store = f"sqlite:///{place / 'runs.db'}"
     args = ["mcp", "record", "--http", upstream, "--listen", "127.0.0.1:0", "--store", store, "--session", session]
-    with subprocess.Popen([sys.executable, "-c", CLI, *args], env=env, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = re.search(r"on http://127\.0\.0\.1:(\d+)/", process.stderr.readline())
-        assert said is not None
-        try:
-            yield int(said[1])
-        finally:
-            process.terminate()
-            assert process.wait(20) == 0
+    with started([sys.executable, "-c", CLI, *args], env=env, stderr=subprocess.PIPE, text=True) as process:
+        yield int(said_at(process)[1])
+        process.terminate()
+        assert process.wait(60) == 0
+    settled(place)
 
 
 @contextmanager
@@ -94,18 +129,16 @@ def web(python: str = sys.executable) -> Iterator[str]:
 @contextmanager
 def listening(command: list[str], **env: str) -> Iterator[int]:
     """The port at which a command that is given one listens (as ``PORT`` among its words, or in its environment)."""
-    port = str(free_port())
-    words = [word.replace("PORT", port) for word in command]
-    with subprocess.Popen(
-        words, env={**os.environ, "PORT": port, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    port = free_port()
+    words = [word.replace("PORT", str(port)) for word in command]
+    with started(
+        words, env={**os.environ, "PORT": str(port), **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        end = monotonic() + 60
-        while monotonic() < end and process.poll() is None:
+
+        def reached() -> bool:
+            assert process.poll() is None, f"{words[0]} has ended"
             with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", int(port))) == 0:
-                    break
-            sleep(0.1)
-        try:
-            yield int(port)
-        finally:
-            process.terminate()
+                return trial.connect_ex(("127.0.0.1", port)) == 0
+
+        until(reached)
+        yield port

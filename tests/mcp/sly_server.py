@@ -36,8 +36,7 @@ for line in sys.stdin:
         out({**reply, "result": {"content": [{"type": "text", "text": "the database is down"}]}})
     else:
         token = message["params"]["_meta"]["progressToken"]
-        for step in range(4):
+        for step in range(2):  # and no more: SDK 1.30 breaks when a server speaks while its session is being closed
             params = {"progressToken": token, "progress": step}
             out({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-            time.sleep(0.25)
-        out({**reply, "result": {"content": []}})
+            time.sleep(0.1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 
 import rath_bridge as rb
 from rath_mcp.events import Events
-from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, proxy
+from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, proxy, said_at, settled, started
 
 LARGE = "x" * 20_000_000
 
@@ -99,16 +98,14 @@ def test_a_proxy_that_is_killed_has_put_down_what_its_client_has_seen(
     tmp_path: Path, upstream: str, env: dict[str, str], tool: str
 ) -> None:
     args = command(tmp_path, "--http", upstream, "--listen", "127.0.0.1:0")
-    with subprocess.Popen(args, env=env, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = re.search(r"on http://127\.0\.0\.1:(\d+)/mcp$", process.stderr.readline())
-        assert said is not None
+    with started(args, env=env, stderr=subprocess.PIPE, text=True) as process:
+        port = int(said_at(process)[1])
         [keeper] = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
         os.kill(keeper, 9)  # only the spool is left
-        answer = post(int(said[1]), tool)
-        process.kill()
+        answer = post(port, tool)
     assert b"fine" in answer
     subprocess.run(command(tmp_path, "--", *ODD, "exit", "0"), env=env, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    settled(tmp_path)
     with session(tmp_path) as found:
         [called] = found.calls()
         assert (called.name, called.status) == (tool, "ok")
@@ -143,7 +140,7 @@ def test_a_request_in_chunks_is_read_and_one_without_a_length_is_refused(tmp_pat
     with proxy(tmp_path, upstream) as port:
         answer = json.loads(post(port, "json", body=iter([body[:10], body[10:]]), encode_chunked=True))
         assert answer["result"]["structuredContent"] == {"framing": None}
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
     with session(tmp_path) as found:
@@ -164,7 +161,7 @@ def test_a_place_that_another_program_has_is_said_in_one_line(tmp_path: Path, en
                 done.stderr
                 == f"rath-bridge: cannot listen at {taken}: Address already in use: give another port, or 0 for a free one\n"
             )
-    assert list((tmp_path / "spool").iterdir()) == []
+    settled(tmp_path)
 
 
 STREAM = [

@@ -17,7 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 import rath_bridge as rb
 from rath_bridge.store.protocol import Ref
 from rath_mcp import record_client, record_clients
-from tests.mcp.servers import CLI, ROOT, free_port, web
+from tests.mcp.servers import CLI, ROOT, settled, web
+from tests.ports import free_port
 
 SHOP = ROOT / "examples" / "mcp_server.py"
 ASKS = ROOT / "tests" / "mcp" / "asking_server.py"
@@ -268,6 +269,7 @@ async def test_what_a_proxy_recorded_is_replayed_too(sqlite_url: str, tmp_path: 
             return (await client.call_tool("find_order", {"order": "A-1"})).structuredContent
 
     first = await run()
+    settled(tmp_path)
     with rb.open_store(sqlite_url) as store:
         report = await rb.areplay(store.session("ticket"), run)
         assert (report.equal, report.value, report.live, report.unused) == (True, first, 0, ()), str(report)
@@ -283,7 +285,7 @@ async def test_a_timeout_and_a_server_that_died_end_as_they_did(store: rb.Store,
         told: list[str] = []
         with rb.record(store, "ticket"):
             async with shop.client() as client:
-                for tool, seconds in (("silent", 0.3), ("count", 5), ("die", 5)):
+                for tool, seconds in (("silent", 0.3), ("count", 60), ("die", 60)):
                     try:
                         await client.call_tool(tool, {}, read_timeout_seconds=timedelta(seconds=seconds))
                         told.append("ok")

@@ -54,7 +54,7 @@ def scripted() -> ScriptedModel:
 
 async def agent_with_servers(store: rb.Store, model: Any, args: list[str]) -> str:
     with rb.record(store, "ticket"), record_clients():
-        async with MCPServerStdio({"command": sys.executable, "args": args}, client_session_timeout_seconds=30) as server:
+        async with MCPServerStdio({"command": sys.executable, "args": args}, client_session_timeout_seconds=100) as server:
             clerk = Agent(name="clerk", model=RecordingModel(model, store), mcp_servers=[server])
             return (await Runner.run(clerk, "greet Ann", hooks=RathRunHooks(store))).final_output
 
@@ -129,7 +129,7 @@ async def test_autogens_workbench_is_replayed_with_its_agent(store: rb.Store, ar
 
     def program(live: bool) -> Any:
         async def run() -> Any:
-            server = StdioServerParams(command=sys.executable, args=args, read_timeout_seconds=30)
+            server = StdioServerParams(command=sys.executable, args=args, read_timeout_seconds=100)
             with rb.record(store, "ticket"), record_clients():
                 async with McpWorkbench(server) as bench:
                     clerk = agent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
@@ -93,7 +94,20 @@ def test_servers_over_http_are_asked_too() -> None:
 
 def test_a_server_that_does_not_say_is_an_error_in_time() -> None:
     assert tools_of([sys.executable, *EDGE, "banner"]) == ("edge", [])
-    with pytest.raises(ServerError, match="before it answered initialize"):
+    with pytest.raises(ServerError, match="before it (answered|was asked) initialize"):
         tools_of([*ODD, "exit", "3"])
     with pytest.raises(ServerError, match="said nothing in time"):
         tools_of([*ODD, "stubborn"], patience=0.5)
+
+
+def test_a_server_that_ended_before_it_was_asked_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = subprocess.Popen
+
+    def late(*given: Any, **options: Any) -> Any:
+        process = plain(*given, **options)
+        process.wait()
+        return process
+
+    monkeypatch.setattr("rath_mcp.probe.subprocess.Popen", late)
+    with pytest.raises(ServerError, match="before it was asked initialize"):
+        tools_of([*ODD, "exit", "3"])

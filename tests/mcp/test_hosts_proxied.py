@@ -14,7 +14,7 @@ import pytest
 
 import rath_bridge as rb
 from rath_mcp import record_clients, replay_command
-from tests.mcp.servers import CLI, ROOT, SHOP, bodies, notes, tool_calls
+from tests.mcp.servers import CLI, ROOT, SHOP, bodies, notes, settled, tool_calls
 
 Host = Callable[[str, list[str]], Awaitable[list[str]]]
 
@@ -40,7 +40,7 @@ async def openai_agents(command: str, args: list[str]) -> list[str]:
     calls = [function_call("greet", {"name": "Ann"}, call_id="c1"), function_call("refund", {"order": "A-1"}, call_id="c2")]
     model = ScriptedModel([calls, [assistant_message("done")]])
     async with MCPServerStdio(
-        {"command": command, "args": args, "env": dict(os.environ)}, client_session_timeout_seconds=30
+        {"command": command, "args": args, "env": dict(os.environ)}, client_session_timeout_seconds=100
     ) as server:
         agent = Agent(name="clerk", model=model, mcp_servers=[server])
         found = await Runner.run(agent, "greet Ann", run_config=RunConfig(tracing_disabled=True))
@@ -51,7 +51,7 @@ async def autogen(command: str, args: list[str]) -> list[str]:
     """AutoGen's workbench."""
     from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
-    server = StdioServerParams(command=command, args=args, env=dict(os.environ), read_timeout_seconds=30)
+    server = StdioServerParams(command=command, args=args, env=dict(os.environ), read_timeout_seconds=100)
     async with McpWorkbench(server) as bench:
         said = [await bench.call_tool("greet", {"name": "Ann"}), await bench.call_tool("refund", {"order": "A-1"})]
     return [one.to_text() for one in said]
@@ -73,10 +73,11 @@ HOSTS = pytest.mark.parametrize("host", [langchain, openai_agents, autogen])
 
 
 @HOSTS
-async def test_through_the_proxy_and_back_from_the_record(store: rb.Store, host: Host) -> None:
+async def test_through_the_proxy_and_back_from_the_record(store: rb.Store, tmp_path: Path, host: Host) -> None:
     first = await host(sys.executable, proxied(store))
     assert "Good morning, Ann!" in first[0]
     assert "refused" in first[1]
+    settled(tmp_path)
     session = store.session("desk")
     assert sorted((call.name, call.status) for call in session.calls()) == [("greet", "ok"), ("refund", "error")]
     assert bodies(session, "tool_result")[0].result["content"]
@@ -85,10 +86,13 @@ async def test_through_the_proxy_and_back_from_the_record(store: rb.Store, host:
 
 
 @HOSTS
-async def test_a_host_that_is_recorded_in_process_and_by_the_proxy_is_on_record_once(store: rb.Store, host: Host) -> None:
+async def test_a_host_that_is_recorded_in_process_and_by_the_proxy_is_on_record_once(
+    store: rb.Store, tmp_path: Path, host: Host
+) -> None:
     with rb.record(store, "desk") as recorder, record_clients(), recorder.run("agent") as run:
         first = await host(sys.executable, proxied(store))
     assert "Good morning, Ann!" in first[0]
+    settled(tmp_path)
     session = store.session("desk")
     assert sorted((call.name, call.status) for call in session.calls()) == [("greet", "ok"), ("refund", "error")]
     assert {chunk.run for chunk in session if chunk.kind == "tool_call"} == {run.id}

@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from time import sleep
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -17,7 +16,8 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 import rath_bridge as rb
-from tests.mcp.servers import bodies, free_port, proxy, tool_calls, web
+from tests.mcp.servers import bodies, proxy, tool_calls, until, web
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -78,6 +78,8 @@ class Odd(BaseHTTPRequestHandler):
     """Answers as servers and gateways should not; the tool that is called says how."""
 
     protocol_version = "HTTP/1.1"
+    given_up: Event
+    both: Barrier
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -99,7 +101,10 @@ class Odd(BaseHTTPRequestHandler):
         elif tool == "broken":
             self._say(200, b"{no json", "application/json")
         elif tool == "slow":
-            sleep(1.5)
+            self.given_up.wait(60)
+            self._say(200, answer.encode(), "application/json")
+        elif tool == "meeting":
+            self.both.wait(60)
             self._say(200, answer.encode(), "application/json")
         else:
             self._say(200, answer.encode(), "application/json")
@@ -120,6 +125,7 @@ class Odd(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def odd() -> Iterator[str]:
+    Odd.given_up, Odd.both = Event(), Barrier(2)
     with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
         server.daemon_threads = True
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -128,7 +134,7 @@ def odd() -> Iterator[str]:
 
 
 def post(
-    port: int, tool: str, *, number: int = 1, timeout: float = 20, host: str = "localhost", secret: str = ""
+    port: int, tool: str, *, number: int = 1, timeout: float = 60, host: str = "localhost", secret: str = ""
 ) -> tuple[int, bytes]:
     body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
@@ -152,7 +158,8 @@ def test_http_errors_ends_of_streams_and_answers_that_are_no_json_are_told_apart
             post(port, "slow", timeout=0.5)
         status, body = post(port, "fine", secret="s3cret")
         assert (status, json.loads(body)["result"]["seen"]) == (200, "s3cret")
-        sleep(0.5)
+        until(lambda: "slow" in {result.name for result in bodies(session(), "tool_result")})
+        Odd.given_up.set()
     found = session()
     told = {result.name: (result.status, result.reason) for result in bodies(found, "tool_result")}
     assert told == {
@@ -168,7 +175,7 @@ def test_http_errors_ends_of_streams_and_answers_that_are_no_json_are_told_apart
 
 def test_two_clients_with_the_same_ids_are_not_mixed_up(tmp_path: Path, odd: str, session: Any) -> None:
     with proxy(tmp_path, odd) as port:
-        threads = [Thread(target=post, args=(port, "slow")) for _ in range(2)]
+        threads = [Thread(target=post, args=(port, "meeting")) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
@@ -20,10 +20,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 import rath_bridge as rb
-from rath_mcp import session_server
+from rath_mcp import listening, session_server, streamable
 from rath_mcp.listening import Listener
 from tests.cli_store import run
-from tests.mcp.servers import CLI, ROOT
+from tests.mcp.servers import CLI, ROOT, said_at, started
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
@@ -50,7 +50,7 @@ def say(
     given |= {name.replace("_", "-"): value for name, value in headers.items() if value is not None}
     for name in [name for name, value in headers.items() if value is None]:
         del given[name]
-    connection = HTTPConnection("127.0.0.1", listener.server_address[1], timeout=20)
+    connection = HTTPConnection("127.0.0.1", listener.server_address[1], timeout=60)
     try:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         connection.request(method, path, None if method == "GET" else body, given)
@@ -69,18 +69,15 @@ def serving(store: rb.Store, *options: str, **env: str) -> Iterator[tuple[str, s
     """The command as a user runs it: its address, and what else it said."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
     args = ["mcp", "serve", "--store", store.url, "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", CLI, *args], env={**os.environ, "PYTHONPATH": path, **env}, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        said = re.search(r"on (http://127\.0\.0\.1:\d+/mcp)(.*)$", line)
-        assert said is not None, line
-        try:
-            yield said[1], said[2]
-        finally:
-            process.terminate()
-            assert process.wait(20) == 0
+        said = said_at(process)
+        path, _, more = said[2].partition(";")
+        assert path == "/mcp"
+        yield f"http://127.0.0.1:{said[1]}/mcp", more
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 async def listed(url: str, token: str) -> list[str]:
@@ -176,3 +173,31 @@ def test_an_empty_token_lets_nobody_in_but_is_said(store: rb.Store, tmp_path: Pa
     (tmp_path / "token").write_text(" \n")
     found = run("mcp", "serve", "--store", store.url, "--listen", "127.0.0.1:0", "--token-file", str(tmp_path / "token"))
     assert (found.exit_code, "the token is empty" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize("kind", [listening.Handler, streamable.Handler])
+def test_an_answer_on_a_connection_that_stays_open_is_not_held_back(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    """Nagle's algorithm and a client's delayed acknowledgement cost 40 ms for each call but the first."""
+    found: list[int] = []
+
+    def handle(self: Any) -> None:
+        found.append(self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        plain(self)
+
+    plain = kind.handle
+    monkeypatch.setattr(kind, "handle", handle)
+    with ExitStack() as stack:
+        address: Any = listener.server_address
+        if kind is streamable.Handler:
+            proxy = stack.enter_context(streamable.Proxy(("127.0.0.1", 0), listener.url, streamable.Tape(None, None, False)))
+            Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+            stack.callback(proxy.shutdown)
+            address = proxy.server_address
+        connection = stack.enter_context(closing(HTTPConnection(*address[:2], timeout=60)))
+        for _ in range(2):
+            connection.request("POST", "/mcp", json.dumps(PING), {"authorization": "Bearer t0ken"})
+            assert json.loads(connection.getresponse().read())["result"] == {}
+    assert len(found) == 1
+    assert found[0]

@@ -22,9 +22,9 @@ import rath_bridge as rb
 from rath_mcp import session_server
 from rath_mcp.listening import Listener
 from tests.environments import PLACE, made, second_mcp
-from tests.mcp.servers import ROOT, bodies, listening, proxy, tool_calls, web
+from tests.mcp.servers import ROOT, bodies, listening, proxy, settled, tool_calls, web
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 DRIVER = str(Path(__file__).parent / "driver.py")
 CLI = [sys.executable, "-c", "import sys; from rath_bridge.cli import main; sys.exit(main())", "mcp"]
@@ -73,6 +73,7 @@ def check(pythons: list[str], calls: list[Any], server: list[str], place: Path) 
     for number, python in enumerate(pythons):
         direct = drive(python, calls, server, place)
         assert drive(python, calls, [*CLI, "record", "--store", url, "--session", f"s{number}", "--", *server], place) == direct
+        settled(place)
         replay = [*CLI, "replay", "--store", url, f"s{number}"]
         assert drive(python, calls, replay, place) == direct
         for other in set(pythons) - {python}:

@@ -7,20 +7,31 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
 
 import rath_bridge as rb
-from rath_bridge.errors import MissingSessionError
 from rath_mcp import record_client
 from rath_mcp.stdio import label_of
-from tests.mcp.servers import CLI, EDGE, ODD, ROOT, SHOP, TIME, bodies, notes, tool_calls
+from tests.mcp.servers import (
+    CLI,
+    EDGE,
+    ODD,
+    ROOT,
+    SHOP,
+    TIME,
+    bodies,
+    notes,
+    settled,
+    tool_calls,
+    until,
+    without_patience,
+)  # fmt: skip
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -38,7 +49,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if isinstance(one, rb.Store):
             one.close()
             continue
-        one.stdin.close()
+        with suppress(BrokenPipeError):
+            one.stdin.close()
         one.stdout.close()
         one.kill()
         one.wait()
@@ -66,20 +78,16 @@ def parameters(place: Path, server: list[str], *options: str) -> StdioServerPara
     return StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
 
 
-def recorded(place: Path, name: str) -> rb.Session:
+def so_far(place: Path, name: str) -> rb.Session:
+    """What is on record while a proxy runs."""
     _left.append(rb.open_store(url(place)))
     return _left[-1].session(name)
 
 
-def until(holds: Callable[[], Any], seconds: float = 20) -> Any:
-    end = monotonic() + seconds
-    while monotonic() < end:
-        with suppress(MissingSessionError):
-            found = holds()
-            if found:
-                return found
-        sleep(0.05)
-    return pytest.fail("it never came to hold")
+def recorded(place: Path, name: str) -> rb.Session:
+    """What is on record when all is."""
+    settled(place)
+    return so_far(place, name)
 
 
 def request(number: int, method: str, **params: Any) -> bytes:
@@ -94,14 +102,13 @@ def test_bytes_pass_unchanged_banner_blank_lines_and_invalid_utf8_are_kept_and_m
     """python-sdk#2454 (invalid UTF-8), open-webSearch#35 (a banner on standard output)."""
     done = run(place, [*ODD, "bytes"], b"", "--session", "s")
     assert done.stdout == b"banner \xff\xfe\n\n{broken\n\r\nno newline at the end"
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, without_patience(done.stderr)) == (0, "")
     session = recorded(place, "s")
     assert notes(session) == ["unreadable"] * 5
     kept = frames(session)
     assert kept[0]["raw_base64"] == "YmFubmVyIP/+"
     assert [frame["raw"] for frame in kept[1:]] == ["", "{broken", "", "no newline at the end"]
     assert session.fsck() == []
-    assert list((place / "spool").iterdir()) == []
 
 
 @pytest.mark.parametrize(("how", "status", "problem"), [
@@ -136,12 +143,9 @@ def test_a_result_of_20_mb_passes_and_stands_once(place: Path) -> None:
 
 def test_a_child_that_holds_the_servers_output_does_not_hold_the_host(place: Path) -> None:
     """python-sdk#671, #817: a tool's subprocess inherits the pipes."""
-    begin = monotonic()
-    done = subprocess.run(
-        proxied(place, [*ODD, "grandchild"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=15
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (3, b"hi\n")
-    assert monotonic() - begin < 15
+    done = run(place, [*ODD, "grandchild"])
+    os.kill(int(done.stdout), signal.SIGKILL)  # it lives: nobody has waited for it
+    assert done.returncode == 3
 
 
 def test_sigterm_reaches_the_server_and_its_status_comes_back(place: Path) -> None:
@@ -149,7 +153,7 @@ def test_sigterm_reaches_the_server_and_its_status_comes_back(place: Path) -> No
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.terminate()
-    assert process.wait(20) == 21
+    assert process.wait(60) == 21
     assert bodies(recorded(place, "s"), "run")[-1].attributes["rath.mcp.exit_status"] == 21
 
 
@@ -162,7 +166,7 @@ def test_a_host_that_is_gone_takes_a_stubborn_server_with_it(place: Path) -> Non
     process.stdin.write(request(1, "tools/call", name="t"))
     process.stdin.close()
     process.stdout.close()
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
     (result,) = bodies(recorded(place, "s"), "tool_result")
@@ -176,19 +180,17 @@ def test_a_proxy_that_is_killed_loses_nothing_and_leaves_nobody_behind(place: Pa
     assert process.stdout is not None
     server = int(process.stdout.readline())
     process.stdin.write(request(1, "tools/call", name="slow"))
-    until(lambda: "slow" in [call.name for call in recorded(place, "s").pending()])
+    until(lambda: "slow" in [call.name for call in so_far(place, "s").pending()])
     process.kill()
-    assert process.wait(10) == -signal.SIGKILL
-    until(lambda: bodies(recorded(place, "s"), "run")[-1].phase == "end")
+    assert process.wait(60) == -signal.SIGKILL
     (result,) = bodies(recorded(place, "s"), "tool_result")
     assert (result.status, result.reason) == ("no_response", "proxy_killed")
 
     def gone() -> bool:
         try:
-            os.kill(server, 0)
-        except ProcessLookupError:
+            return "Z" in Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1][:3]
+        except (FileNotFoundError, ProcessLookupError):
             return True
-        return "Z" in Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1][:3]
 
     until(gone)
 
@@ -204,7 +206,7 @@ def test_a_request_is_on_record_before_it_is_answered(place: Path, durable: bool
     assert process.stdout.readline() == line  # it has passed
     process.stdin.close()
     assert process.stdout.read() == b"bye"
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert bodies(recorded(place, f"mcp/{label_of(ODD)}"), "tool_call")[0].name == "t"
 
 
@@ -214,14 +216,18 @@ def test_a_store_that_is_down_stops_nobody_and_the_next_proxy_writes_what_was_le
     data = request(1, "tools/call", name="t", arguments={"n": 1})
     done = run(place, [*ODD, "echo"], data, "--session", "s")
     assert (done.returncode, done.stdout) == (0, data + b"bye")
-    assert b"the frames wait in" in done.stderr
+    assert b"the frames wait in" in done.stderr or b"is still being written" in done.stderr
     assert len(list((place / "spool").iterdir())) == 1
     down.rmdir()
-    assert run(place, [*ODD, "exit", "0"], b"", "--session", "other").returncode == 0
+
+    def written() -> bool:  # by the next, or by one after it where a keeper still held the frames
+        assert run(place, [*ODD, "exit", "0"], b"", "--session", "other").returncode == 0
+        return not list((place / "spool").iterdir())
+
+    until(written)
     session = recorded(place, "s")
     call = tool_calls(session)[0]
     assert (call.name, call.arguments) == ("t", {"n": 1})
-    assert list((place / "spool").iterdir()) == []
     assert session.fsck() == []
 
 
@@ -245,6 +251,7 @@ def test_one_process_per_call_is_one_session(place: Path) -> None:
     """langchain-mcp-adapters and openrath start a server for each call."""
     for number in range(3):
         run(place, [sys.executable, *SHOP], request(number, "tools/call", name="greet", arguments={"name": str(number)}))
+        settled(place)
     with rb.open_store(url(place)) as store:
         assert [session.name for session in store.sessions()] == ["mcp/mcp_server.py"]
         session = store.session("mcp/mcp_server.py")
@@ -264,7 +271,7 @@ def test_a_traceparent_joins_the_call_to_its_trace_and_the_effect_is_the_tools_o
         process.stdin.write(line)
         process.stdout.readline()
     process.stdin.close()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     session = recorded(place, "s")
     call = next(chunk for chunk in session if chunk.kind == "tool_call")
     assert call.span is not None
@@ -279,6 +286,7 @@ async def test_a_client_that_records_itself_is_not_recorded_twice(place: Path) -
                 record_client(client)
                 await client.initialize()
                 await client.call_tool("greet", {"name": "Ida"})
+        settled(place)
         session = store.session("ticket")
         (call,) = session.calls()
         assert (call.name, call.status) == ("greet", "ok")
@@ -309,7 +317,7 @@ async def test_a_server_that_dies_mid_call_leaves_no_call_open(place: Path) -> N
         await client.initialize()
         with pytest.raises(McpError):
             await client.call_tool("die", {})
-    session = until(lambda: (found := recorded(place, "s")) and bodies(found, "run")[-1].phase == "end" and found)
+    session = recorded(place, "s")
     (result,) = bodies(session, "tool_result")
     assert (result.status, result.reason) == ("no_response", "server_exit")
     end = bodies(session, "run")[-1]

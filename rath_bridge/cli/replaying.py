@@ -34,6 +34,12 @@ def replay_(
             metavar="-- COMMAND...", help="What to run: python my_script.py ..., or python -m package ...", show_default=False
         ),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHUNK", help="What stands up to this chunk is there already: replay what came behind it.", show_default=False
+        ),
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="CHUNK", help="Serve the record up to this chunk: its number, or its digest.", show_default=False),
@@ -76,8 +82,9 @@ def replay_(
 ) -> int:
     """Run a program again on its record: models and tools are answered from it, and nothing live is called.
 
-    With --until and --set it is a what-if: the record is served up to a chunk, something is changed, and the run goes on, on a branch
-    of its own. Status 0: equal; 1: it diverged, or came to nothing that should be changed; 125: the record cannot be replayed or compared.
+    Of several runs on record, --after and --until name those to replay. With --until and --set it is a what-if: the record is served
+    up to a chunk, something is changed, and the run goes on, on a branch of its own.
+    Status 0: equal; 1: it diverged, or came to nothing that should be changed; 125: the record cannot be replayed or compared.
     """
     from rath_bridge.replay.running import replay
     from rath_bridge.replay.script import script
@@ -96,7 +103,7 @@ def replay_(
             undo.enter_context(redirect_stdout(sys.stderr))
         try:
             report = replay(
-                session, run, until=_place(until) if until is not None else None,
+                session, run, after=_place(after), until=_place(until),
                 then=then or ("live" if overrides else "halt"), overrides=overrides,
                 policy=_policy(on_miss or (), effect or ()), allow_effects=allow_effects, branch=branch,
             )  # fmt: skip
@@ -135,11 +142,11 @@ def replay_environment(undo: ExitStack, url: str) -> None:
     undo.callback(restore)
 
 
-def _place(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdigit() and len(text) < 12 else text
+def _place(text: str | None) -> int | str | None:
+    return None if text is None else int(text) if text.removeprefix("-").isdigit() and len(text) < 12 else text
 
 
-def _change(text: str, until: str | None) -> tuple[int | str, str, Any]:
+def _change(text: str, until: str | None) -> tuple[int | str | None, str, Any]:
     target, equals, value = text.partition("=")
     chunk, colon, path = target.rpartition(":")
     where = chunk if colon else until

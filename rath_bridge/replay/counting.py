@@ -42,7 +42,7 @@ def in_words(held: int, made: int, *, ended: bool, left: int) -> str | None:
         ended: The program came to its end by itself, and all that it asked was on record.
         left: Recorded calls that it did not ask for.
     """
-    choose = "to replay a part of the record, say after= and until= (docs/replay.md, One run of several)"
+    choose = "to replay a part of the record, say after= and until= (--after, --until; docs/replay.md, One run of several)"
     if made > held:
         return f"the record holds {_counted(held)}, the program made {made}"
     if ended and made < held:

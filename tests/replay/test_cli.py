@@ -120,6 +120,27 @@ def test_on_the_command_line_a_write_that_comes_again_is_answered_as_changed(url
     assert not Path("ran").exists()
 
 
+def test_one_run_of_several(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--after`` and ``--until`` are ``after=`` and ``until=``: a number, from the end, or a digest."""
+    with rb.open_store(url) as store:
+        first = store.session("ticket")
+    monkeypatch.setenv("ANSWER", "Still sunny.")
+    script(["python", SCRIPT, "again"])()
+    Path("ran").unlink()
+    whole = replayed(url)
+    assert (whole.exit_code, "--after, --until" in whole.stdout) == (1, True), whole.stdout
+    last = str(first.position)
+    with rb.open_store(url) as store:
+        length = len(store.session("ticket"))
+    for place in (last, first.head[:12], str(first.position - length)):
+        second = replayed(url, "--after", place, command=("python", SCRIPT, "again"))
+        assert (second.exit_code, second.stdout.splitlines()[:2]) == (0, ["Still sunny.", "ticket: equal"]), second.output
+        monkeypatch.setenv("ANSWER", "It is sunny.")
+        assert replayed(url, "--until", place).exit_code == 0
+        monkeypatch.setenv("ANSWER", "Still sunny.")
+    assert not Path("ran").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "command", "words"),
     [
@@ -131,12 +152,15 @@ def test_on_the_command_line_a_write_that_comes_again_is_answered_as_changed(url
         (("--on-miss", "weather=perhaps"), ("python", SCRIPT), "fail, live, error"),
         (("--effect", "reads"), ("python", SCRIPT), "TOOL=pure"),
         (("--until", "4711"), ("python", SCRIPT), "there is no number 4711"),
+        (("--after", "4711"), ("python", SCRIPT), "there is no number 4711"),
+        (("--after", "abcdef"), ("python", SCRIPT), "is no chunk of ticket"),
+        (("--after", "1", "--until", "0"), ("python", SCRIPT), "lies before after=1"),
     ],
 )
 def test_usage(tmp_path: Path, options: tuple[str, ...], command: tuple[str, ...], words: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     with rb.open_store(url) as store:
-        store.create("ticket")
+        store.create("ticket").append(rb.message("user", "hi"))
     done = replayed(url, *options, command=command)
     assert (done.exit_code, done.stdout) == (2, ""), done.stderr
     assert words in done.stderr

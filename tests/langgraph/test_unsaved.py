@@ -6,6 +6,7 @@ import asyncio
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -20,6 +21,8 @@ from langgraph.types import Command, Send
 import rath_bridge as rb
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathCallbackHandler, wrap
+from rath_langgraph.items import join_list
+from rath_langgraph.serde import RathSerializer
 from rath_langgraph.unsaved import WITH_MESSAGES, WITHOUT
 from tests.langgraph.graphs import add, asks, chat, echo, react, scripted
 
@@ -45,6 +48,14 @@ def steps(*nodes: Any, state: Any = MessagesState, **options: Any) -> Any:
     for one, other in zip([START, *names], [*names, END], strict=True):
         graph.add_edge(one, other)
     return graph.compile()
+
+
+class Kind(Enum):
+    LOUD = "loud"
+
+
+def decoded(chunk: Any) -> Any:
+    return RathSerializer().loads_typed(("msgpack", join_list([chunk.native.data])))[0]
 
 
 def says(*messages: Any) -> Any:
@@ -184,6 +195,30 @@ def test_edits_removals_and_insertions_of_the_graph(store: Store) -> None:
     assert [chunk.kind for chunk in session.chunks()].count("message") == 4
     assert [chunk.kind for chunk in session.chunks()].count("compaction") == 1
     assert session.fsck() == []
+
+
+@pytest.mark.parametrize("seen", ["plain", "opaque"])
+def test_a_message_that_a_node_changes_in_place_is_on_record_as_it_was_and_as_it_is(store: Store, seen: str) -> None:
+    more: dict[str, Any] = {"n": [1]} if seen == "plain" else {"n": [1], "kind": Kind.LOUD}
+
+    def changes(state: MessagesState) -> Any:
+        held: Any = state["messages"][0]
+        held.content[0]["text"] = "goodbye"
+        held.additional_kwargs["n"].append(2)
+        return {}
+
+    given = HumanMessage([{"type": "text", "text": "hello"}], additional_kwargs=more, id="1")
+    wrap(steps(changes, says(AIMessage("hi"))), store, session="s").invoke({"messages": [given]})
+    session = store.session("s")
+    assert texts(session) == [("user", "goodbye"), ("assistant", "hi")]
+    first, second, _ = [chunk for chunk in session.chunks() if chunk.kind == "message"]
+    assert [[part.content for part in chunk.body.parts] for chunk in (first, second)] == [["hello"], ["goodbye"]]
+    assert second.body.replaces == first.id
+    natives = [decoded(chunk) for chunk in (first, second)]
+    assert [(message.content[0]["text"], message.additional_kwargs["n"]) for message in natives] == [
+        ("hello", [1]),
+        ("goodbye", [1, 2]),
+    ]
 
 
 def test_lists_without_ids_and_other_names_and_shapes_of_state(store: Store) -> None:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -19,6 +19,8 @@ from langgraph.prebuilt import create_react_agent
 from langgraph.types import Command, Send
 
 import rath_bridge as rb
+from rath_bridge.model.kinds import Message
+from rath_bridge.model.parts import TextPart
 from rath_bridge.session import Session, Store
 from rath_langgraph import RathCallbackHandler, wrap
 from rath_langgraph.items import join_list
@@ -212,8 +214,9 @@ def test_a_message_that_a_node_changes_in_place_is_on_record_as_it_was_and_as_it
     session = store.session("s")
     assert texts(session) == [("user", "goodbye"), ("assistant", "hi")]
     first, second, _ = [chunk for chunk in session.chunks() if chunk.kind == "message"]
-    assert [[part.content for part in chunk.body.parts] for chunk in (first, second)] == [["hello"], ["goodbye"]]
-    assert second.body.replaces == first.id
+    bodies = [cast(Message, chunk.body) for chunk in (first, second)]
+    assert [body.parts for body in bodies] == [(TextPart("hello"),), (TextPart("goodbye"),)]
+    assert bodies[1].replaces == first.id
     natives = [decoded(chunk) for chunk in (first, second)]
     assert [(message.content[0]["text"], message.additional_kwargs["n"]) for message in natives] == [
         ("hello", [1]),

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, quoted, table
+from rath_bridge.evidence.causes import by_cause
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, is_digest
 from rath_bridge.session import check_name
@@ -140,10 +141,16 @@ def print_findings(face: Face, findings: Sequence[Finding]) -> None:
     if not findings:
         return
     rows = table("OBJECT", "WHERE", "PROBLEM")
-    for found in findings:
+    listed = by_cause(findings)
+    causes = {found.object for found in listed if not found.because}
+    for found in listed:
         name = found.object[:12] if is_digest(found.object) else found.object
         where = "" if found.path == found.object else found.path
-        rows.add_row(Text(inert(name), "id"), Text(inert(where), "dim"), Text(inert(found.problem)))
+        follows = found.because in causes
+        problem = f"follows from it: {found.problem}" if follows else found.problem
+        rows.add_row(
+            Text(("  " if follows else "") + inert(name), "id"), Text(inert(where), "dim"), Text(inert(problem), "dim" if follows else "")
+        )  # fmt: skip
     face.show(rows)
     face.out.print()
 
@@ -153,7 +160,13 @@ def verdict(face: Face, holds: bool, what: str, findings: Sequence[Finding]) -> 
     if holds:
         face.line(("✓ holds", "good"), f"  {what}")
     else:
-        face.line((f"✗ {counted(len(findings), 'finding')}", "bad"), f"  {what}")
+        causes = {found.object for found in findings if not found.because}
+        follow = sum(found.because in causes for found in findings)
+        first = len(findings) - follow
+        more = (
+            f", and {follow} more that follow{'s' if follow == 1 else ''} from {'it' if first == 1 else 'them'}" if follow else ""
+        )
+        face.line((f"✗ {counted(first, 'finding')}{more}", "bad"), f"  {what}")
 
 
 def counted(number: int, what: str, many: str | None = None) -> str:

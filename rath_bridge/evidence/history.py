@@ -55,6 +55,8 @@ class History:
         self._childless: dict[Digest, int] = {}
         self._orphans: list[tuple[Digest, Digest, int]] = []
         self._pairing = Pairing()
+        self._bare: list[tuple[int, Digest]] = []
+        """Chunks whose body was not found, each with the line at which it should stand at the earliest."""
 
     @property
     def bodies(self) -> int:
@@ -140,6 +142,7 @@ class History:
                 if chunk.id not in erased:
                     problem = f"its body {chunk.body_digest} is missing or was changed, and it is not listed as erased"
                     self._found.append(Finding(chunk.id, problem, place))
+                    self._bare.append((self._next, chunk.id))
                 return
             at = line
             if at < self._next:
@@ -177,10 +180,28 @@ class History:
             later = self.chunks.get(parent)
             problem = "is missing" if later is None else f"stands behind it, on line {later.line}"
             self._found.append(Finding(parent, f"it is the parent of {child}, but {problem}", f"{CHUNKS}:{number}"))
+        instead = self._instead()
         for line, used in enumerate(self._used):
             if not used:
                 problem = "no envelope names this body, or the envelope has one already"
-                self._found.append(Finding(self._bodies[line].hex(), problem, f"{BODIES}:{line + 1}"))
+                because = instead.get(line) or self._torn
+                self._found.append(Finding(self._bodies[line].hex(), problem, f"{BODIES}:{line + 1}", because))
+
+    @property
+    def _torn(self) -> Digest:
+        """The first chunk that is named as a parent and is not where it should be: what is counted from it is wrong, too."""
+        return self._orphans[0][0] if self._orphans else ""
+
+    def _instead(self) -> dict[int, Digest]:
+        """Lines of bodies that nothing names, each with the chunk in whose body's place it stands."""
+        found: dict[int, Digest] = {}
+        after = 0
+        for at, chunk in self._bare:
+            after = max(at, after)
+            if after < len(self._used) and not self._used[after]:
+                found[after] = chunk
+                after += 1
+        return found
 
     # ---------------------------------------------------------------- refs
 
@@ -198,7 +219,7 @@ class History:
         for head in heads.values():
             self._childless.pop(head, None)
         for name, number in self._childless.items():
-            self._found.append(Finding(name, "no chunk follows it and no ref stands at it", f"{CHUNKS}:{number}"))
+            self._found.append(Finding(name, "no chunk follows it and no ref stands at it", f"{CHUNKS}:{number}", self._torn))
         return heads
 
     def _ref(self, ref: dict[str, Any], place: str, heads: dict[str, Digest]) -> None:
@@ -212,7 +233,7 @@ class History:
             self._found.append(Finding(shown(head), f"{shown(name)} stands at it, but it is not in the packet", place))
         elif type(ref["position"]) is not int or standing.position != ref["position"]:
             problem = f"it gives position {ref['position']!r}, its head stands at {standing.position}"
-            self._found.append(Finding(shown(name), problem, place))
+            self._found.append(Finding(shown(name), problem, place, self._torn))
         before: str | None = None
         for number, move in enumerate(ref["reflog"]):
             at = f"{place}, move {number + 1}"

@@ -63,5 +63,7 @@ class PacketReport:
             "signatures": [{"file": one.file, "key": one.key, "problem": one.problem} for one in self.signatures],
             "coverage": None if self.coverage is None else self.coverage.to_json(),
             "claims": [one.to_json() for one in self.claims],
-            "findings": [{"object": f.object, "problem": f.problem, "path": f.path} for f in self.findings],
+            "findings": [
+                {"object": f.object, "problem": f.problem, "path": f.path, "because": f.because or None} for f in self.findings
+            ],
         }

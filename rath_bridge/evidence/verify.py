@@ -13,6 +13,7 @@ import orjson
 from rath_bridge.errors import PacketError
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.beside import index_entry
+from rath_bridge.evidence.causes import explained
 from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.history import History
 from rath_bridge.evidence.judging import look_again
@@ -123,7 +124,8 @@ class _Verify:
         signatures = self._signatures(sums or b"")
         if signatures and not keys:
             self._notes.append("it is signed, but by whom only a key from elsewhere shows: give --key")
-        findings = [*self._files.findings, *self._check_sums(sums), *judge(signatures, keys), *self._found]
+        changed = list(self._check_sums(sums))
+        findings = [*self._files.findings, *changed, *judge(signatures, keys), *explained(changed, self._found)]
         if len(findings) > _MOST:
             left = len(findings) - _MOST
             findings = [*findings[:_MOST], Finding("packet", f"{left} more faults, which are not listed")]
@@ -290,6 +292,8 @@ class _Verify:
         trees: set[Digest] = set()
         queue = [(reference, where) for reference, where in self._history.references.items()]
         seen: set[Reference] = set()
+        broken = ""
+        """The first node that does not say any more what stands below it."""
         while queue:
             reference, where = queue.pop()
             if not reference.tree:
@@ -302,11 +306,13 @@ class _Verify:
             name = f"trees/{reference.digest}"
             data = self._read(name, layout.MAX_NODE)
             if data is None:
+                broken = broken or ("" if reference.digest in absent else reference.digest)
                 if name not in self._files.sizes and reference.digest not in absent:
                     self._found.append(Finding(reference.digest, f"a tree node is missing: {name}", where))
                 continue
             problem, below = check_object(reference, data)
             if problem is not None:
+                broken = broken or reference.digest
                 self._found.append(Finding(reference.digest, problem, name))
             queue += [(child, name) for child in below]
         for name, (size, where) in blobs.items():
@@ -314,7 +320,7 @@ class _Verify:
         for file in self._files.sizes:
             match = layout.OBJECT.match(file)
             if match and match[2] not in (blobs if match[1] == "blobs" else trees):
-                self._found.append(Finding(match[2], "nothing in the packet refers to it", file))
+                self._found.append(Finding(match[2], "nothing in the packet refers to it", file, broken))
         for name in absent:
             if f"blobs/{name}" in self._files.sizes or f"trees/{name}" in self._files.sizes:
                 self._found.append(Finding(shown(name), "listed as absent, but it is there", layout.MANIFEST))

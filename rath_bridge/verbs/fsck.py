@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import orjson
@@ -39,6 +39,8 @@ class Finding:
     problem: str
     path: str = ""
     """Where: ref and position, or file and line."""
+    because: str = field(default="", compare=False)
+    """``object`` of another finding that explains this one; empty where none does."""
 
     def __str__(self) -> str:
         return f"{self.object}: {self.problem}{f' ({self.path})' if self.path else ''}"
@@ -303,8 +305,8 @@ def _targets(chunk: Chunk, body: Any, place: str, targets: dict[Digest, tuple[Di
     """Collect the chunks that a body names."""
     if chunk.kind not in _TARGETS or type(body) is not dict:
         return
-    for field in _TARGETS[chunk.kind]:
-        value: Any = cast("dict[str, Any]", body).get(field)
+    for named in _TARGETS[chunk.kind]:
+        value: Any = cast("dict[str, Any]", body).get(named)
         for name in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if isinstance(name, str):
                 targets.setdefault(name, (chunk.id, place))

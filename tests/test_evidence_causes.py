@@ -1,0 +1,126 @@
+"""One edit of a packet shows in many places: the first cause stands first, and what follows from it is told as that."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import rath_bridge as rb
+from rath_bridge.evidence import PacketReport, export_packet, verify_packet
+from rath_bridge.verbs.fsck import Finding
+from tests.cli_store import run
+from tests.rich_session import rich_session
+
+Edit = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(export_packet(rich_session(rb.open_store("memory:")), tmp_path_factory.mktemp("sound") / "packet"))
+
+
+@pytest.fixture
+def packet(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "packet"))
+
+
+def replaced(file: str, old: bytes, new: bytes) -> Edit:
+    def edit(packet: Path) -> None:
+        data = (packet / file).read_bytes()
+        assert old in data
+        (packet / file).write_bytes(data.replace(old, new, 1))
+
+    return edit
+
+
+def without_line(file: str, number: int) -> Edit:
+    def edit(packet: Path) -> None:
+        lines = (packet / file).read_bytes().splitlines(keepends=True)
+        (packet / file).write_bytes(b"".join(lines[: number - 1] + lines[number:]))
+
+    return edit
+
+
+def first_of(kind: str, change: Callable[[Path], object]) -> Edit:
+    return lambda packet: (change(min((packet / kind).iterdir())), None)[1]
+
+
+def summed_again(packet: Path) -> None:
+    names = sorted(str(file.relative_to(packet)) for file in packet.rglob("*") if file.is_file() and file.name != "SHA256SUMS")
+    lines = [f"{sha256((packet / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (packet / "SHA256SUMS").write_text("".join(lines))
+
+
+def roots(report: PacketReport) -> list[Finding]:
+    """What no other finding explains; each explanation is a finding of its own."""
+    objects = {one.object for one in report.findings}
+    assert all(one.because in objects for one in report.findings if one.because)
+    return [one for one in report.findings if not one.because]
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "a body": (replaced("bodies.jsonl", b"found 1", b"fund 99"), "bodies.jsonl"),
+    "a body that is gone": (without_line("bodies.jsonl", 3), "bodies.jsonl"),
+    "an envelope": (replaced("chunks.jsonl", b'"kind":"inference"', b'"kind":"inferring"'), "chunks.jsonl"),
+    "an envelope that is gone": (without_line("chunks.jsonl", 6), "chunks.jsonl"),
+    "refs": (replaced("refs.json", b'"position":', b'"position":1'), "refs.json"),
+    "the manifest": (replaced("manifest.json", b'"chunks":', b'"chunks":1'), "manifest.json"),
+    "a node": (first_of("trees", lambda file: file.write_bytes(file.read_bytes()[:-1] + b"x")), "trees/"),
+    "a node that is gone": (first_of("trees", lambda file: file.unlink()), "trees/"),
+    "a blob": (first_of("blobs", lambda file: file.write_bytes(b"other")), "blobs/"),
+    "an index entry": (replaced("index.jsonl", b'"chunk":"', b'"chunk":"0'), "index.jsonl"),
+}
+
+
+@pytest.mark.parametrize(("edit", "file"), EDITS.values(), ids=EDITS)
+def test_one_edited_file_is_one_cause(packet: Path, edit: Edit, file: str) -> None:
+    edit(packet)
+    report = verify_packet(packet)
+    (root,) = roots(report)
+    assert root == report.findings[0], "the first cause stands first"
+    assert root.object.startswith(file)
+    assert len(report.findings) > 1
+
+
+@pytest.mark.parametrize("name", ["a body", "a node", "a node that is gone"])
+def test_new_sums_leave_the_chunk_or_object_as_the_cause(packet: Path, name: str) -> None:
+    EDITS[name][0](packet)
+    summed_again(packet)
+    report = verify_packet(packet)
+    assert [root.object for root in roots(report)] == [report.findings[0].object]
+    assert len(report.findings) > 1
+
+
+def test_two_edits_are_two_causes(packet: Path) -> None:
+    EDITS["a body"][0](packet)
+    EDITS["a node"][0](packet)
+    assert [root.object[:6] for root in roots(verify_packet(packet))] == ["bodies", "trees/"]
+
+
+def test_every_edited_body_stands_beside_its_chunk(packet: Path) -> None:
+    data = (packet / "bodies.jsonl").read_bytes()
+    (packet / "bodies.jsonl").write_bytes(data.replace(b"found", b"lost!"))
+    summed_again(packet)
+    report = verify_packet(packet)
+    places = {one.object: one.path.partition(":")[2] for one in roots(report)}
+    assert len(places) == 6
+    assert all(one.path == f"bodies.jsonl:{places[one.because]}" for one in report.findings if one.because)
+
+
+def test_the_command_tells_it(packet: Path) -> None:
+    EDITS["a body"][0](packet)
+    done = run("verify", str(packet), store="memory:")
+    assert done.exit_code == 3
+    rows = [line for line in done.stdout.splitlines() if "jsonl" in line]
+    assert rows[0].startswith("bodies.jsonl ")
+    assert [row.startswith("  ") and "follows from it: " in row for row in rows] == [False, True, True]
+    assert "✗ 1 finding, and 2 more that follow from it" in done.stdout
+    found = json.loads(run("verify", str(packet), "--json", store="memory:").stdout)
+    assert found["verdicts"]["integrity"] == "3 findings"
+    assert [set(one) for one in found["findings"]] == [{"object", "problem", "path", "because"}] * 3
+    assert [one["because"] for one in found["findings"]] == [None, "bodies.jsonl", "bodies.jsonl"]

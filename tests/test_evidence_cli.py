@@ -100,6 +100,24 @@ def story(url: str) -> rb.Session:
         return s.append(rb.draft(Run(phase="end", name="desk", status="ok"), run="r1"))
 
 
+def test_what_stands_outside_of_any_run_is_told_in_plain_words(sqlite_url: str, tmp_path: Path) -> None:
+    with rb.open_store(sqlite_url) as store:
+        spent = rb.draft(Inference(model="m-1", usage=Usage(input_tokens=7, output_tokens=2)))
+        store.create("bare").append(spent, rb.message("assistant", "Done."))
+        store.create("named").append(rb.message("assistant", "Done.", name="Writer"))
+    who = {}
+    for name in ("bare", "named"):
+        answers = json.loads(run("audit", name, "--json", store=sqlite_url).stdout)["answers"]
+        who[name] = {one["name"]: [row["text"] for row in one["rows"]] for one in answers}
+    assert who["bare"]["final_answer"][2] == "no agent is named: it was said outside of any run"
+    assert who["bare"]["spending"] == ["no agent named: 7 tokens in, 2 out, 1 model call (m-1)"]
+    assert who["named"]["final_answer"][2] == "by Writer"
+    assert run("packet", "bare", "-o", str(tmp_path / "p"), store=sqlite_url).exit_code == 0
+    page = (tmp_path / "p" / "report.html").read_text()
+    assert "no agent is named: it was said outside of any run" in page
+    assert "by outside" not in page
+
+
 def test_audit_questions_are_answered_alike_from_the_store_and_from_the_packet(sqlite_url: str, tmp_path: Path) -> None:
     story(sqlite_url)
     value = json.loads(run("audit", "refund", "--json", store=sqlite_url).stdout)

@@ -159,7 +159,9 @@ class _Asked(Gathered):
             yield Row(f"{when} the merge of {of} (strategy {strategy})", (chunk.id,))
 
     def _rests_on(self, found: Chunk, line: set[Digest]) -> Iterator[Row]:
-        yield Row(f"by {_inert(self.agent(found.run))}", (found.id,))
+        who = self.agent(found.run) or found.values.get("name")
+        why = "it was said outside of any run" if found.run is None else "the beginning of its run is not on record"
+        yield Row(f"by {_inert(str(who))}" if who else f"no agent is named: {why}", (found.id,))
         scope = self.scope(found.run)
         position = found.position
         before = [one for one in self.inferences if one[0].id in line and one[0].position < position and one[0].run is not None]

@@ -12,6 +12,9 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.verbs.calling import Call, CallFold, Told
 
+NOBODY: Final = "no agent named"
+"""Whose model calls are those that stand outside of any run and name none."""
+
 
 @dataclass(slots=True)
 class Shown:
@@ -100,9 +103,9 @@ class Gathered:
             run, seen = self.runs[run][1], seen + 1
         return run or ""
 
-    def agent(self, run: str | None) -> str:
-        """Whose run it is."""
-        return self.runs[run][0] if run in self.runs else "outside of any run"
+    def agent(self, run: str | None) -> str | None:
+        """Whose run it is; None where nothing tells."""
+        return self.runs[run][0] if run in self.runs else None
 
     def session(self, chunk: Chunk, body: dict[str, Any]) -> None:
         name, branch = str(body.get("name")), str(body.get("branch", "main"))
@@ -150,7 +153,7 @@ class Gathered:
         self.inferences.append((chunk, {"model": body.get("response_model") or body.get("model"), "agent": body.get("agent")}))
         if body.get("error"):
             self.failures.append((chunk, None))
-        spent = self.spent.setdefault(str(body.get("agent") or self.agent(chunk.run)), Spent())
+        spent = self.spent.setdefault(str(body.get("agent") or self.agent(chunk.run) or NOBODY), Spent())
         spent.calls += 1
         spent.models.add(str(body.get("response_model") or body.get("model") or "a model"))
         spent.evidence.append(chunk.id)

@@ -85,7 +85,9 @@ def merge(
     strategy: Annotated[
         Strategy,
         typer.Option(
-            "--strategy", help="summary: one marked block stands for the other line; ours, theirs: that line goes on as it is."
+            "--strategy",
+            metavar="summary|ours|theirs",
+            help="summary: one marked block stands for the other line; ours, theirs: that line goes on as it is.",
         ),
     ] = Strategy.summary,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be appended, and write nothing.")] = False,

@@ -288,11 +288,26 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return found
 
 
+_RANGE: Final = re.compile(r"  \[x>=\d+\]$")
+
+
 class _Verb(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments as they are named, without the brackets that typer puts around names of our own."""
-        arguments = [one for one in self.params if one.param_type_name == "argument"]
-        return ["[OPTIONS]", *(str(one.metavar or (one.name or "").upper()) for one in arguments)]
+        return ["[OPTIONS]", *(name for name, _ in self._arguments())]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments and options by one name each: typer adds types and ranges to what we say of them, in some releases."""
+        found = [one.get_help_record(ctx) for one in self.get_params(ctx) if one.param_type_name == "option"]
+        options = [(row[0], _RANGE.sub("", row[1])) for row in found if row]
+        for title, rows in (("Arguments", self._arguments()), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def _arguments(self) -> list[tuple[str, str]]:
+        found: list[Any] = [one for one in self.params if one.param_type_name == "argument"]
+        return [(str(one.metavar or one.name.upper()), str(one.help or "")) for one in found]
 
 
 def _short(doc: str) -> str:

@@ -57,14 +57,19 @@ class Origin(Protocol):
 
 
 class Held:
-    """Tells which chunks a store holds: only those whose parents it holds are asked for."""
+    """Tells which chunks a store holds: the lines of the sessions that grow are read once, a page at a time; of what lies beside
+    them, only chunks whose parents it holds are asked for, one by one.
+    """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, sessions: Iterable[str]) -> None:
         self._backend = backend
-        self._there: set[Digest] = set()
+        heads = {ref.head for session in sessions for ref in backend.refs(session)}
+        self._there = {chunk.id for chunk in walk(heads, backend)}
 
     def __call__(self, chunk: Chunk) -> bool:
         """Whether it stands there; parents come before children."""
+        if chunk.id in self._there:
+            return True
         if not self._there.issuperset(chunk.parents):
             return False
         try:
@@ -97,7 +102,8 @@ def transfer(origin: Origin, store: Store, *, dry_run: bool = False) -> list[Imp
         if landing is not None:
             landings.append(landing)
     if landings and not dry_run:
-        store.backend.ingest(origin.arrivals([landing.tip for landing in landings], Held(store.backend)), landings)
+        held = Held(store.backend, {landing.session for landing in landings})
+        store.backend.ingest(origin.arrivals([landing.tip for landing in landings], held), landings)
     return done
 
 

@@ -189,6 +189,7 @@ PUT_ENTRY: Final = (
     "ON CONFLICT (scope, key, sub) DO UPDATE SET chunk = excluded.chunk, stamp = excluded.stamp"
 )
 ENTRY: Final = "SELECT chunk, stamp FROM rath_entry WHERE scope = ? AND key = ? AND sub = ?"
+ENTRIES_AMONG: Final = "SELECT key, sub, chunk, stamp FROM rath_entry WHERE key IN (...) AND scope = "
 ENTRIES: Final = "SELECT key, sub, chunk FROM rath_entry WHERE scope = ?"
 _OF_SPACE: Final = "DELETE FROM rath_entry WHERE scope = (SELECT n FROM rath_space WHERE owner = ? AND namespace = ?)"
 DROP_SCOPE: Final = f"{_OF_SPACE} RETURNING 1"

@@ -76,6 +76,7 @@ class SqlBackend(SqlEraser):
                 fresh: list[Arrival] = []
                 out: list[tuple[Any, ...]] = []
                 keys: list[tuple[Key, int]] = []
+                indexed = self._index(tx).standing([key for one in page for key in one.keys])
                 for one in page:
                     check(one)
                     if one.chunk.id not in known:
@@ -83,7 +84,7 @@ class SqlBackend(SqlEraser):
                         known[one.chunk.id] = place
                         fresh.append(one)
                         out.append(_arrived_row(one.chunk, place, terms))
-                    keys += [(key, known[one.chunk.id].number) for key in one.keys if self._index(tx).find(key) is None]
+                    keys += [(key, known[one.chunk.id].number) for key in one.keys if key not in indexed]
                 put_objects(tx, [one.objects for one in fresh if one.objects], self.dialect)
                 tx.many(schema.PUT_CHUNK, out)
                 if keys:

@@ -59,6 +59,21 @@ class SqlIndex:
                 return found[0][0] or None
         return None
 
+    def standing(self, keys: Sequence[Key]) -> set[Key]:
+        """Those of some keys under which a chunk stands: each scope is asked once, however many keys are of it."""
+        scopes: dict[tuple[str, str, str], dict[tuple[str, str], Key]] = {}
+        for key in keys:
+            scopes.setdefault((key.framework, key.native_id, key.namespace), {})[key.key, key.sub] = key
+        found: set[Key] = set()
+        for scope, left in scopes.items():
+            for number, upto in self._layers(*scope):
+                rows = self.tx.among(f"{schema.ENTRIES_AMONG}{number}", sorted({_data(name) for name, _ in left}))
+                for name, sub, chunk, stamp in rows:
+                    if upto is None or stamp <= upto:
+                        key = left.pop((_text(name), _text(sub)), None)
+                        found |= {key} if key is not None and chunk else set()
+        return found
+
     def scan(
         self, framework: str, native_id: str, namespace: str, before: str | None = None, exact: str | None = None,
         sub: str | None = None, limit: int | None = None,

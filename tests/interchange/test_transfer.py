@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ import rath_bridge as rb
 from rath_bridge.errors import MissingObjectError
 from rath_bridge.interchange.transfer import StoreOrigin, transfer
 from rath_bridge.maintenance import redact
-from rath_bridge.model.chunk import Draft, draft
+from rath_bridge.model.chunk import Draft, Key, draft
 from rath_bridge.model.digests import digest
 from rath_bridge.model.kinds import Note
 from rath_bridge.model.trees import list_tree
+from rath_bridge.store import sqlite
 from tests.cli_store import fill, run
 from tests.interchange.test_cli_import import imported
 
@@ -167,3 +169,30 @@ def test_what_was_erased_there_and_stands_here_is_named_with_the_command_that_ta
     with rb.open_store(target) as here:
         assert here.session("t")[1].body_bytes is None
         assert list(here.fsck()) == []
+
+
+def test_a_grown_line_is_asked_about_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands here already is read a page at a time: statements do not grow with every chunk and every index entry."""
+    counts: dict[int, int] = {}
+    for length in (200, 800):
+        with rb.open_store("memory:") as here, rb.open_store(f"sqlite:///{tmp_path / f'{length}.db'}") as there:
+            s = here.create("t").append(*(draft(Note(text=f"{n}"), keys=[Key("f", "1", "", f"{n}")]) for n in range(length)))
+            transfer(StoreOrigin(here.backend, "here"), there)
+            s = s.append(draft(Note(text="more"), keys=[Key("f", "1", "", "more")]))
+            monkeypatch.setattr(sqlite._Tx, "all", counted(ran := list[str](), sqlite._Tx.all))  # type: ignore[attr-defined]
+            (done,) = transfer(StoreOrigin(here.backend, "here"), there)
+            monkeypatch.undo()
+            assert (done.status, done.chunks) == ("grown", 1)
+            assert there.session("t").head == s.head
+            assert there.backend.lookup(Key("f", "1", "", "more")) is not None
+            assert list(there.fsck()) == []
+            counts[length] = len(ran)
+    assert counts[800] - counts[200] < 60, counts
+
+
+def counted(ran: list[str], real: Any) -> Any:
+    def all_(self: Any, sql: str, params: Any = ()) -> Any:
+        ran.append(sql)
+        return real(self, sql, params)
+
+    return all_

@@ -13,7 +13,7 @@ from rath_bridge.session import Store
 from rath_bridge.store.arriving import Arrival, Landing
 from rath_bridge.store.memory import MemoryBackend
 from rath_bridge.store.protocol import Backend
-from rath_bridge.testing.store.common import NOBODY, Contract, begin, note
+from rath_bridge.testing.store.common import NOBODY, ODD_KEYS, Contract, begin, note
 from rath_bridge.verbs.lineage import ancestors
 
 
@@ -35,6 +35,22 @@ class Arriving(Contract):
         backend.ingest(arrivals, [Landing("s", "main", None, s.head)])
         assert dict(backend.entries()) == {**there, keys[0]: mine.head}
         assert list(Store(backend).fsck()) == []
+
+    def test_index_entries_that_stand_already_stay(self, backend: Backend) -> None:
+        """Also those of copies, and odd ones; what was dropped comes again."""
+        other = Store(MemoryBackend())
+        keys = [Key("made", "1", space, key) for space in ("", "ns") for key in ODD_KEYS]
+        s = other.create("s").append(note("theirs", keys=keys))
+        mine = begin(backend, "mine").ref
+        first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        mine = backend.append("mine", "main", [note("mine", keys=first)], head=mine.head).ref
+        backend.copy_keys("made", "1", "2")
+        backend.drop_keys("made", "1", "", [first[1].key])
+        copied = [replace(key, native_id="2") for key in keys]
+        backend.ingest([Arrival(chunk, {}, tuple(keys + copied) if chunk.id == s.head else ()) for chunk in s], [])
+        there = dict(backend.entries())
+        assert {key for key, name in there.items() if name == mine.head} == {*first, *copied[: len(first)]} - {first[1]}
+        assert {key for key, name in there.items() if name == s.head} == {*last, *copied[len(first) :], first[1]}
 
     def test_ingest_keeps_ids_and_continues(self, backend: Backend) -> None:
         other = Store(MemoryBackend())

@@ -20,6 +20,7 @@ from rath_bridge.model.chunk import Key, Native, draft
 from rath_bridge.model.digests import digest
 from rath_bridge.model.kinds import Checkpoint, Message
 from rath_bridge.model.parts import TextPart
+from rath_bridge.model.reaching import Memo, Reference, reach
 from rath_bridge.model.trees import list_tree, map_tree
 
 ODD = (0, 1, -1, 2**62, -(2**63), None, "text", 1.5, b"", b"\0", b"\xff" * 8, b"\xed\xa0\x80", b"a" * 32, b"x" * 5000)
@@ -141,14 +142,14 @@ def too_long(_: int, __: FrameType | None) -> None:
 def test_damage_is_an_error_or_a_finding(sound: Path, tmp_path: Path, seed: int) -> None:
     before, _ = answers(sound)
     chance = random.Random(seed)
-    signal.signal(signal.SIGALRM, too_long)
+    signal.signal(signal.SIGVTALRM, too_long)
     for i in range(30):
         path = tmp_path / f"{i}.db"
         shutil.copy(sound, path)
         what = damaged(path, chance)
-        signal.alarm(20)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 20)  # of this process's own time
         found, findings = answers(path)
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         path.unlink()
         if not findings and not any(isinstance(answer, type) for answer in found):
             assert found == before, what
@@ -164,3 +165,24 @@ def test_a_line_that_follows_itself_is_named(sound: Path, tmp_path: Path) -> Non
         assert any("begins at 5" in str(finding) for finding in store.fsck())
         with pytest.raises(CorruptStoreError):
             list(store.session("t@b").chunks())
+
+
+def test_an_origin_that_is_another_text_is_named(sound: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    shutil.copy(sound, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("UPDATE rath_chunk SET origin = kind WHERE origin IS NOT NULL")
+    with rb.open_store(f"sqlite:///{path}") as store:
+        assert any("its origin is another text" in str(finding) for finding in store.fsck())
+        with pytest.raises(CorruptStoreError, match="its origin is another text"):
+            store.session("t").messages()
+
+
+def test_a_digest_in_capitals_is_no_name_of_an_object(tmp_path: Path) -> None:
+    with rb.open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        session = store.create("s").append(rb.message("user", "long " * 400))
+        name = digest(b"long " * 400)
+        assert [found.problem for found in reach([Reference(name)], store.backend.objects, Memo())] == [None]
+        [found] = reach([Reference(name.upper())], store.backend.objects, Memo())
+        assert found.problem
+        assert session.fsck() == []

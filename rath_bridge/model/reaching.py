@@ -118,7 +118,7 @@ def reach(references: Iterable[Reference], fetch: Fetch, seen: Memo) -> Iterator
         batch = _batch(queue)
         found = _read([reference.digest for reference in batch], fetch)
         for reference in batch:
-            data = found[reference.digest]
+            data = found.get(reference.digest, ABSENT)  # a store may know the bytes by another spelling, which is no digest
             if not isinstance(data, bytes):
                 yield Reached(reference, None, data)
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from types import NoneType
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class SqlChunks(ABC):
             position = self._line(tx, number >> schema.SHIFT)[1] + (number & schema.MAX_OFFSET)
             if type(at) is not int or not FIRST <= at <= LAST or type(generation) not in (int, NoneType):
                 raise CorruptStoreError(f"chunk {here[number][:16]}", "its time or generation cannot be")
+            if origin is not None and not _is_origin(self._terms[origin]):
+                raise CorruptStoreError(f"chunk {here[number][:16]}", "its origin is another text")
             built.append(Chunk(
                 id=here[number], kind=self._terms[kind], parents=parents, at=at,
                 run=None if run is None else self._terms[run], origin=None if origin is None else self._terms[origin],
@@ -170,6 +173,14 @@ class SqlChunks(ABC):
     def _term(self, tx: Tx, number: int) -> str:
         self._load_terms(tx, [number])
         return self._terms[number]
+
+
+@lru_cache(maxsize=1024)
+def _is_origin(text: str) -> bool:
+    try:
+        return type(orjson.loads(text)) is dict
+    except ValueError:
+        return False
 
 
 class _Page:

@@ -74,7 +74,12 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    return isinstance(error, sqlite3.OperationalError) and _code(error) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _code(error: sqlite3.OperationalError) -> int:
+    """SQLite's own; Python's module gives none with what it finds itself, such as a text that is no UTF-8."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
 class _Link:
@@ -237,7 +242,7 @@ class SqliteBackend(SqlBackend):
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # a table or a column that should be there is not
+            if _code(error) == sqlite3.SQLITE_ERROR:  # a table or a column that should be there is not, or a text is none
                 raise CorruptStoreError(self.url, str(error)) from error
             raise StoreUnavailableError(self.url, str(error)) from error
         except (sqlite3.ProgrammingError, sqlite3.DataError) as error:  # closed meanwhile; larger than SQLite can hold
@@ -293,7 +298,7 @@ class SqliteBackend(SqlBackend):
         try:
             return self._look("ro")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            if _code(error) & 0xFF != sqlite3.SQLITE_READONLY:
                 raise
         # Its writer was killed in the middle of a transaction: what SQLite undoes at the next opening must be undone to be read.
         return self._look("rw")

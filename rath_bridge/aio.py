@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from concurrent.futures import ThreadPoolExecutor
 
 P = ParamSpec("P")
@@ -29,9 +30,28 @@ def _pool() -> ThreadPoolExecutor:
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a whole operation on the pool, in a copy of the caller's context; cancelling waits for nothing but loses nothing."""
+    """Run a whole operation on the pool, in a copy of the caller's context; who is cancelled does not wait for its end (`settled`)."""
+    return await _handed(call, *args, **kwargs)
+
+
+async def settled(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same, but who is cancelled goes when it has ended: what is still written would stand behind what comes next."""
+    import asyncio
+
+    future = _handed(call, *args, **kwargs)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        raise cancelled from future.exception()
+    return future.result()
+
+
+def _handed(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
     import asyncio
 
     context = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_pool(), partial(context.run, partial(call, *args, **kwargs)))
+    return asyncio.get_running_loop().run_in_executor(_pool(), partial(context.run, partial(call, *args, **kwargs)))

@@ -24,19 +24,20 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.constants import START
 
-from rath_bridge.aio import in_thread
+from rath_bridge.aio import settled
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Gap
 from rath_bridge.recorder import current_recorder
 from rath_bridge.replay import current_tape
 from rath_bridge.session import Store
 from rath_bridge.store.protocol import Ref
-from rath_langgraph.configs import place_of
+from rath_langgraph.configs import configurable, place_of
 from rath_langgraph.flight import landings
 from rath_langgraph.items import is_open
 from rath_langgraph.neutral import origin
 from rath_langgraph.saver import RathSaver
 from rath_langgraph.stages import Stages
+from rath_langgraph.twins import carried_out
 
 _log: Final = logging.getLogger("rath_bridge")
 
@@ -185,7 +186,11 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
         checkpoint = _settled(checkpoint)
         try:
             found = await self.charge.aput(config, checkpoint, metadata, new_versions)
-            await in_thread(self._follow, config, lambda: self.followers.put(config, checkpoint, metadata, new_versions))
+            await carried_out(
+                self.followers.flight,
+                (*place_of(config), checkpoint["id"], "put"),
+                lambda: self._follow(config, lambda: self.followers.put(config, checkpoint, metadata, new_versions)),
+            )
         finally:
             landings.land(checkpoint["id"])
         return found
@@ -199,29 +204,31 @@ class FollowedSaver(BaseCheckpointSaver[Any]):
             await self.charge.aput_writes(config, writes, task_id, task_path)
         else:
             await self.charge.aput_writes(config, writes, task_id)
-        await in_thread(self._follow, config, lambda: self.followers.put_writes(config, writes, task_id, task_path))
+        await carried_out(
+            self.followers.flight,
+            (*place_of(config), str(configurable(config).get("checkpoint_id") or "")),
+            lambda: self._follow(config, lambda: self.followers.put_writes(config, writes, task_id, task_path)),
+        )
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async twin of `delete_thread`."""
         await self.charge.adelete_thread(thread_id)
-        await in_thread(self._follow, _of(thread_id), lambda: self.followers.delete_thread(thread_id))
+        await settled(self._follow, _of(thread_id), lambda: self.followers.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async twin of `delete_for_runs`."""
         await self.charge.adelete_for_runs(run_ids)
-        await in_thread(self._follow, None, lambda: self.followers.delete_for_runs(run_ids))
+        await settled(self._follow, None, lambda: self.followers.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async twin of `copy_thread`."""
         await self.charge.acopy_thread(source_thread_id, target_thread_id)
-        await in_thread(
-            self._follow, _of(target_thread_id), lambda: self.followers.copy_thread(source_thread_id, target_thread_id)
-        )
+        await settled(self._follow, _of(target_thread_id), lambda: self.followers.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async twin of `prune`."""
         await self.charge.aprune(thread_ids, strategy=strategy)
-        await in_thread(self._follow, None, lambda: self.followers.prune(thread_ids, strategy=strategy))
+        await settled(self._follow, None, lambda: self.followers.prune(thread_ids, strategy=strategy))
 
     # ---------------------------------------------------------------- inside
 

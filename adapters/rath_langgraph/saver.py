@@ -205,7 +205,8 @@ class RathSaver(AsyncTwins):
         parent_id: str | None = configurable(config).get("checkpoint_id") or None
         self._fetch(thread_id, namespace, parent_id)
         facts = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
-        self._threads.flight.wait((thread_id, namespace, parent_id))
+        for kind in ((), ("put",)):
+            self._threads.flight.wait((thread_id, namespace, parent_id, *kind))
         parents: dict[str, Any] = facts.get("parents") or {}
         begun = parents.get(above(namespace)) if namespace and facts.get("source") == "input" else None
         if begun is not None:

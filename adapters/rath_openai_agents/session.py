@@ -6,14 +6,13 @@ What the SDK keeps here stands in the transcript beside what other frameworks ha
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import RLock
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from agents.memory import SessionSettings
 
-from rath_bridge.aio import in_thread
+from rath_bridge.aio import settled
 from rath_bridge.errors import MissingChunkError, MissingSessionError
 from rath_bridge.model.chunk import Draft, Key, Native, draft
 from rath_bridge.model.digests import Digest, new_id
@@ -29,9 +28,6 @@ from rath_openai_agents.history import tail, unanswered, whole
 from rath_openai_agents.items import FRAMEWORK, PAIRS, Item, Known, grouped, key, kind_of, known, of_model
 from rath_openai_agents.messages import message
 from rath_openai_agents.place import Place, locate
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _KEPT: Final = "session_id"
 """Attribute of the messages that the SDK put here itself."""
@@ -87,22 +83,22 @@ class RathSession:
             limit: At most so many; ``session_settings.limit`` when absent.
         """
         usual = getattr(self.session_settings, "limit", None)
-        return await _settled(self._get, usual if limit is None else limit, limit in (None, usual), self._place())
+        return await settled(self._get, usual if limit is None else limit, limit in (None, usual), self._place())
 
     async def add_items(self, items: list[Any]) -> None:
         """Append items in one transaction; when it returns, or is cancelled, they are durable or an error was raised."""
         if items:
             given = [known(_dumped(item), f"items[{i}]") for i, item in enumerate(items)]
-            await _settled(self._add, given, self._place())
+            await settled(self._add, given, self._place())
             self._unsure.pop(tuple(one.key for one in given), None)  # not where it was cancelled: the SDK may try again
 
     async def pop_item(self) -> Any:
         """Take the last item out of the history and return it; None when there is none. The record keeps it."""
-        return await _settled(self._pop)
+        return await settled(self._pop)
 
     async def clear_session(self) -> None:
         """Take all items out of the history; the record keeps them."""
-        await _settled(self._clear)
+        await settled(self._clear)
 
     # ---------------------------------------------------------------- ours
 
@@ -120,11 +116,11 @@ class RathSession:
             NameInUseError: The branch exists.
             IndexError: There is no such item.
         """
-        return await _settled(self._fork, branch, at)
+        return await settled(self._fork, branch, at)
 
     async def merge(self, other: RathSession, strategy: str | MergeFunction = "summary") -> None:
         """Fold another line in; see ``Session.merge``."""
-        await _settled(lambda: self.session.merge(other.session, strategy))
+        await settled(lambda: self.session.merge(other.session, strategy))
 
     # ---------------------------------------------------------------- inside
 
@@ -317,21 +313,6 @@ def _calls(given: Sequence[Known]) -> list[tuple[str, Any, Digest]]:
         (kind_of(one.value), one.value.get("call_id"), one.key) for one in given
         if (kind_of(one.value) in PAIRS or kind_of(one.value) in answers) and one.value.get("call_id") is not None
     ]  # fmt: skip
-
-
-async def _settled(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run an operation to its end, whatever happens to the caller: a cancelled one has either happened or not, never half."""
-    task = asyncio.ensure_future(in_thread(call, *args, **kwargs))
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-    if cancelled is not None:
-        task.exception()
-        raise cancelled
-    return task.result()
 
 
 __all__ = ["RathSession"]

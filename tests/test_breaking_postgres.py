@@ -18,6 +18,7 @@ from rath_bridge.errors import StoreAddressError, StoreError, StoreUnavailableEr
 from rath_bridge.model.chunk import Key, draft
 from rath_bridge.model.digests import digest
 from rath_bridge.model.kinds import Note
+from tests.waiting import until
 
 PASSWORD = "p@ss/w:o?r#d%&é"
 
@@ -79,8 +80,7 @@ def test_connections_that_die_lose_nothing_acknowledged(postgres_url: str) -> No
     others: list[BaseException] = []
     failed: list[str] = []
 
-    def write(name: str) -> None:
-        session = store.create(name)
+    def write(session: rb.Session) -> None:
         while not stop.is_set():
             try:
                 session = session.append(draft(Note(text="x" * 700)), on_conflict="serialise")
@@ -90,7 +90,7 @@ def test_connections_that_die_lose_nothing_acknowledged(postgres_url: str) -> No
             except BaseException as error:  # noqa: BLE001 - looked at below
                 others.append(error)
 
-    threads = [threading.Thread(target=write, args=(f"w{i}",)) for i in range(3)]
+    threads = [threading.Thread(target=write, args=(store.create(f"w{i}"),)) for i in range(3)]
     for thread in threads:
         thread.start()
     for _ in range(5):
@@ -100,7 +100,7 @@ def test_connections_that_die_lose_nothing_acknowledged(postgres_url: str) -> No
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
             )
     written = len(acknowledged)
-    time.sleep(0.3)
+    until(lambda: len(acknowledged) > written or others)
     stop.set()
     for thread in threads:
         thread.join()

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from rath_bridge.store import schema, sqlite
 from rath_bridge.store.migrations import MIGRATIONS
 from rath_bridge.store.schema import FORMAT
 from tests.forked import forked, killed_while_writing
+from tests.waiting import until
 
 VISIT = "import sys, rath_bridge as rb; s = rb.open_store(sys.argv[1]); print(len(s.session('s'))); s.close()"
 
@@ -72,6 +74,7 @@ def test_a_forked_child_holds_locks_of_its_own(sqlite_url: str, parent: str) -> 
         os.write(is_ready, b".")
 
     pid = forked(child)
+    os.close(is_ready)  # what is read ends if the child does
     assert os.read(ready, 1) == b"x"
     if parent == "closes":
         store.close()
@@ -143,8 +146,8 @@ def test_closing_while_others_write_is_no_corruption(sqlite_url: str) -> None:
     acknowledged: list[str] = []
 
     def write(name: str) -> None:
-        session = store.create(name)
         try:
+            session = store.create(name)
             while True:
                 session = session.append(rb.message("user", "hello"))
                 acknowledged.append(session.head)
@@ -155,8 +158,7 @@ def test_closing_while_others_write_is_no_corruption(sqlite_url: str) -> None:
     threads = [threading.Thread(target=write, args=(f"t{i}",)) for i in range(4)]
     for thread in threads:
         thread.start()
-    while len(acknowledged) < 20:
-        pass
+    until(lambda: len(acknowledged) >= 20 or raised, pause=0)
     store.close()
     for thread in threads:
         thread.join()
@@ -211,21 +213,20 @@ def as_nobody(work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("what", ["file", "directory", "new"])
 def test_what_may_not_be_written_is_refused(tmp_path: Path, what: str) -> None:
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and path != Path("/"):
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o055)
-    url = f"sqlite:///{tmp_path}/store.db"
-    if what != "new":
-        rb.open_store(url).close()
-        os.chmod(tmp_path / "store.db", 0o444 if what == "file" else 0o666)
-    tmp_path.chmod(0o777 if what == "file" else 0o555)
+    with tempfile.TemporaryDirectory(prefix="rath-", dir="/tmp") as name:  # nobody gets to where TMPDIR may be
+        place = Path(name)
+        url = f"sqlite:///{place}/store.db"
+        if what != "new":
+            rb.open_store(url).close()
+            (place / "store.db").chmod(0o444 if what == "file" else 0o666)
+        place.chmod(0o777 if what == "file" else 0o555)
 
-    def work() -> None:
-        with pytest.raises(StoreUnavailableError):
-            rb.open_store(url).create("s")
+        def work() -> None:
+            with pytest.raises(StoreUnavailableError):
+                rb.open_store(url).create("s")
 
-    as_nobody(work)
-    tmp_path.chmod(0o755)
+        as_nobody(work)
+        place.chmod(0o755)
 
 
 @pytest.mark.parametrize("kind", ["directory", "dangling", "fifo", "nul", "surrogate", "too long", "file as directory"])

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rath_bridge.model.parts import TextPart
 from rath_bridge.verbs.matching import Filter, Matcher
 from tests.cli_store import fill, run
 from tests.rich_session import LONG
+from tests.waiting import started
 
 
 @pytest.fixture
@@ -154,17 +156,15 @@ def test_a_terminal_gets_a_pager(url: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     pager = f'{sys.executable} -c \'import sys; open("{seen}", "w").write(sys.stdin.read())\''
     environment = {**os.environ, "RATH_BRIDGE_PAGER": pager, "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}
-    child, end = pty.fork()
-    if child == 0:  # pragma: no cover - the child
-        os.execve(sys.executable, [sys.executable, "-m", "rath_bridge", "log", "ticket-4711", "--store", url], environment)
-    try:
-        while os.read(end, 65_536):
-            pass
-    except OSError:  # Linux: the other side is gone
-        pass
-    _, status = os.waitpid(child, 0)
+    end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "rath_bridge", "log", "ticket-4711", "--store", url]
+    with started(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True) as running:
+        os.close(terminal)
+        with suppress(OSError):  # Linux: the other side is gone
+            while os.read(end, 65_536):
+                pass
+        assert running.wait(60) == 0
     os.close(end)
-    assert os.waitstatus_to_exitcode(status) == 0
     assert "created ticket-4711" in seen.read_text()
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
+import termios
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rath_bridge as rb
 from rath_bridge.cli.manual import manual
 from tests.cli_store import fill, run
+from tests.waiting import started, until
 
 ROOT = Path(__file__).parents[1]
 
@@ -240,7 +243,7 @@ def test_a_reader_that_goes_away(sqlite_url: str) -> None:
         store.create("long").append(*(rb.message("user", f"number {i} " * 20) for i in range(3000)))
     for extra in ([], ["--json"]):
         command = [sys.executable, "-m", "rath_bridge", "log", "long", "--store", sqlite_url, *extra]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
             assert running.stdout is not None
             assert running.stderr is not None
             running.stdout.read(100)
@@ -249,15 +252,23 @@ def test_a_reader_that_goes_away(sqlite_url: str) -> None:
             assert running.wait(60) == 128 + signal.SIGPIPE
 
 
+def waiting_to_be_read(pipe: Any) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_control_c(sqlite_url: str) -> None:
     with rb.open_store(sqlite_url) as store:
         store.create("long").append(*(rb.message("user", f"number {i} " * 20) for i in range(3000)))
     command = [sys.executable, "-m", "rath_bridge", "log", "long", "--store", sqlite_url]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        running.stdout.read(100)  # it works, and waits for us to read on
-        time.sleep(0.2)
+        most = fcntl.fcntl(running.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        until(lambda: waiting_to_be_read(running.stdout) > most - 1000 and sleeps(running.pid))
         running.send_signal(signal.SIGINT)
         running.stdout.read()
         assert running.wait(60) == 128 + signal.SIGINT

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psycopg
@@ -16,6 +13,7 @@ import pytest
 
 from tests.offline import OutsideNetworkError
 from tests.postgres_server import find_binaries
+from tests.waiting import started, until
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,25 +50,25 @@ def test_each_test_has_an_empty_database(postgres_url: str, run: int) -> None:
 KILLED = """
 import sys, time
 from tests.postgres_server import find_binaries, run_server
+from tests.waiting import started, until
 with run_server(find_binaries()) as url:
     print(url, flush=True)
-    time.sleep(60)
+    time.sleep(300)
 """
 
 
 @pytest.mark.skipif(find_binaries() is None, reason="no PostgreSQL on this machine")
 def test_a_killed_run_leaves_no_server() -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    psycopg.connect(url).close()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    for _ in range(200):
+    with started([sys.executable, "-c", KILLED], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        psycopg.connect(url).close()
+
+    def gone() -> bool:
         try:
             psycopg.connect(url, connect_timeout=5).close()
         except psycopg.OperationalError:
-            return
-        time.sleep(0.05)
-    pytest.fail("the server still answers")
+            return True
+        return False
+
+    until(gone)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import rath_bridge as rb
 from rath_bridge.model.digests import is_digest
 from rath_bridge.session import Session
+from tests.waiting import started
 
 WRITER = """
 import os, sys
@@ -54,8 +56,8 @@ print("done", flush=True)
 """
 
 
-def writer(url: str, how: str, name: str = "s", count: int = 10_000) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, url, how, name, str(count)], stdout=subprocess.PIPE)
+def writer(url: str, how: str, name: str = "s", count: int = 10_000) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return started([sys.executable, "-c", WRITER, url, how, name, str(count)], stdout=subprocess.PIPE)
 
 
 def bodies(session: Session) -> list[str]:
@@ -67,15 +69,14 @@ def test_acknowledged_means_durable(sqlite_url: str, how: str) -> None:
     acknowledged: list[str] = []
     chance = random.Random(how)
     for _ in range(4):
-        process = writer(sqlite_url, how)
-        assert process.stdout is not None
-        some = chance.choice([1, 2, 5, 20, 60])
-        acknowledged += [process.stdout.readline().decode().strip() for _ in range(some)]
-        time.sleep(chance.random() * 0.02)
-        os.kill(process.pid, signal.SIGKILL)
-        acknowledged += process.stdout.read().decode().split()
-        process.stdout.close()
-        assert process.wait() == -signal.SIGKILL
+        with writer(sqlite_url, how) as process:
+            assert process.stdout is not None
+            some = chance.choice([1, 2, 5, 20, 60])
+            acknowledged += [process.stdout.readline().decode().strip() for _ in range(some)]
+            time.sleep(chance.random() * 0.02)
+            os.kill(process.pid, signal.SIGKILL)
+            acknowledged += process.stdout.read().decode().split()
+            assert process.wait() == -signal.SIGKILL
         with rb.open_store(sqlite_url) as store:
             assert list(store.fsck()) == []
             session = store.session("s")
@@ -90,8 +91,10 @@ def test_acknowledged_means_durable(sqlite_url: str, how: str) -> None:
 
 def test_two_processes_write_one_file_and_lose_nothing(sqlite_url: str) -> None:
     rb.open_store(sqlite_url).close()
-    processes = [writer(sqlite_url, how, name, 40) for how, name in [("session", "s"), ("recorder", "s"), ("session", "t")]]
-    said = [process.communicate(timeout=110)[0].decode().split() for process in processes]
+    with ExitStack() as stack:
+        three = [("session", "s"), ("recorder", "s"), ("session", "t")]
+        processes = [stack.enter_context(writer(sqlite_url, how, name, 40)) for how, name in three]
+        said = [process.communicate(timeout=110)[0].decode().split() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert all(lines[-1] == "done" for lines in said)
     with rb.open_store(sqlite_url) as store:

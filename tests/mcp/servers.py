@@ -7,18 +7,17 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from rath_bridge import Chunk, Session, Store
-from rath_bridge.errors import MissingSessionError
 from rath_mcp import record_client
 from tests.ports import free_port
+from tests.waiting import started, until
 
 ROOT = Path(__file__).parents[2]
 SHOP = [str(ROOT / "examples" / "mcp_server.py")]
@@ -59,20 +58,6 @@ def notes(session: Session) -> list[str]:
     return [body.text for body in bodies(session, "note")]
 
 
-def until(holds: Callable[[], Any], seconds: float = 60, pause: float = 0.02) -> Any:
-    """Wait for something to be so, and return it; a session or a file that is not there yet is not so."""
-    end = monotonic() + seconds
-    while True:
-        late = monotonic() > end  # asked once more after a pause of any length
-        with suppress(MissingSessionError, FileNotFoundError):
-            found = holds()
-            if found:
-                return found
-        if late:
-            raise AssertionError("it never came to hold")
-        sleep(pause)
-
-
 def settled(place: Path) -> None:
     """Wait until all is in the store: a keeper goes on by itself where its proxy could not wait for it."""
     until(lambda: not list((place / "spool").iterdir()))
@@ -81,16 +66,6 @@ def settled(place: Path) -> None:
 def without_patience(said: bytes) -> str:
     """What was said; that a keeper is not done yet is no news on a machine that has other work."""
     return "".join(line for line in said.decode().splitlines(keepends=True) if "is still being written" not in line)
-
-
-@contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A process that has ended when the block has, however that ends."""
-    with subprocess.Popen(command, **options) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def said_at(process: subprocess.Popen[Any]) -> re.Match[str]:

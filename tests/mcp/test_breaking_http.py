@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 import rath_bridge as rb
 from rath_mcp.events import Events
-from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, proxy, said_at, settled, started
+from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, proxy, said_at, settled
+from tests.waiting import started
 
 LARGE = "x" * 20_000_000
 

@@ -19,7 +19,8 @@ from rath_mcp import keeper, spool
 from rath_mcp.keeper import Proxy, fold_file, recover
 from rath_mcp.marks import store_mark
 from rath_mcp.spool import CLIENT, SERVER, Spool
-from tests.mcp.servers import CLI, ODD, ROOT, settled, started, tool_calls
+from tests.mcp.servers import CLI, ODD, ROOT, settled, tool_calls
+from tests.waiting import started
 
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t", "arguments": {}}}\n'
 ANSWER = b'{"jsonrpc": "2.0", "id": 1, "result": {"content": []}}\n'

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 import rath_bridge as rb
-from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, settled, tool_calls, until, without_patience
+from tests.mcp.servers import CLI, ODD, ROOT, bodies, notes, settled, tool_calls, without_patience
+from tests.waiting import until
 
 ANSWERS = """
 import json, sys

@@ -23,6 +23,7 @@ from rath_bridge.errors import UnsupportedError
 from rath_bridge.recorder import RunHandle
 from rath_mcp import ClientRecorder, encode, record_client, tee
 from tests.mcp.servers import EDGE, ROOT, SHOP, TIME, bodies, body, notes, parameters, recorded, tool_calls
+from tests.waiting import soon
 
 
 @pytest.fixture
@@ -182,8 +183,7 @@ async def cancelled(client: ClientSession, store: rb.Store) -> None:
     """A call that is given up once it is on its way."""
     async with anyio.create_task_group() as group:
         group.start_soon(client.call_tool, "silent", {})
-        while "ticket" not in store or not store.session("ticket").pending():  # noqa: ASYNC110
-            await anyio.sleep(0.02)
+        await soon(lambda: store.session("ticket").pending())
         group.cancel_scope.cancel()
 
 

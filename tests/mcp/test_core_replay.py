@@ -19,6 +19,7 @@ from rath_bridge.store.protocol import Ref
 from rath_mcp import record_client, record_clients
 from tests.mcp.servers import CLI, ROOT, settled, web
 from tests.ports import free_port
+from tests.waiting import soon
 
 SHOP = ROOT / "examples" / "mcp_server.py"
 ASKS = ROOT / "tests" / "mcp" / "asking_server.py"
@@ -174,8 +175,7 @@ async def test_a_session_that_was_opened_before_the_replay_is_answered_from_the_
             report = await rb.areplay(store.create("ticket"), run)
             assert (report.equal, report.live, len(report.misses)) == (False, 0, 1), str(report)
         else:
-            while "ticket" not in store or sum(chunk.kind == "tool_result" for chunk in store.session("ticket")) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # an observer's writes are durable within 100 ms
+            await soon(lambda: sum(chunk.kind == "tool_result" for chunk in store.session("ticket")) == 2)
             for _ in range(2):  # each replay has a tape of its own
                 report = await rb.areplay(store.session("ticket"), run)
                 assert (report.value, report.live, report.misses, report.unused) == (first, 0, (), ()), str(report)

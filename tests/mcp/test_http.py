@@ -16,8 +16,9 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 import rath_bridge as rb
-from tests.mcp.servers import bodies, proxy, tool_calls, until, web
+from tests.mcp.servers import bodies, proxy, tool_calls, web
 from tests.ports import free_port
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ import rath_bridge as rb
 from rath_mcp import listening, session_server, streamable
 from rath_mcp.listening import Listener
 from tests.cli_store import run
-from tests.mcp.servers import CLI, ROOT, said_at, started
+from tests.mcp.servers import CLI, ROOT, said_at
+from tests.waiting import started
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 

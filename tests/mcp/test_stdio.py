@@ -18,20 +18,8 @@ from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
 import rath_bridge as rb
 from rath_mcp import record_client
 from rath_mcp.stdio import label_of
-from tests.mcp.servers import (
-    CLI,
-    EDGE,
-    ODD,
-    ROOT,
-    SHOP,
-    TIME,
-    bodies,
-    notes,
-    settled,
-    tool_calls,
-    until,
-    without_patience,
-)  # fmt: skip
+from tests.mcp.servers import CLI, EDGE, ODD, ROOT, SHOP, TIME, bodies, notes, settled, tool_calls, without_patience
+from tests.waiting import until
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -106,15 +105,13 @@ def test_a_forked_child_writes_its_own_spans_and_ends_at_once(tmp_path: Path) ->
 
         def child() -> None:
             exporter.clear()
-            began = time.monotonic()
             with rb.record(store, "b") as inner, inner.run("Child"):
                 inner.emit(Inference(model="child"))
             live.close()
-            names = ",".join(span.name for span in exporter.get_finished_spans())
-            told.write_text(f"{names} {time.monotonic() - began < 20}")
+            told.write_text(",".join(span.name for span in exporter.get_finished_spans()))
 
-        os.waitpid(forked(child), 0)
-    assert told.read_text() == "chat child,invoke_agent Child True"
+        assert os.waitpid(forked(child), 0)[1] == 0  # by itself: who waits for a thread of the parent's is ended by a signal
+    assert told.read_text() == "chat child,invoke_agent Child"
     assert [span.name for span in exporter.get_finished_spans()] == ["chat before", "invoke_agent Parent"]
     assert list(store.fsck()) == []
 
@@ -128,7 +125,7 @@ def test_a_store_that_does_not_answer_holds_nobody_longer_than_asked(monkeypatch
     append = type(store.kept).append
 
     def slow(*args: Any, **kwargs: Any) -> Any:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return append(*args, **kwargs)
 
     monkeypatch.setattr(type(store.kept), "append", slow)

@@ -76,7 +76,7 @@ def _guarded(run: Any) -> int:
         _complain(f"{where}{error.strerror or error}: check the path, its permissions and the space left", status)
         _silence()  # a disk that is full is full at exit, too: Python would end with a status of its own
         return status
-    except Exception:  # noqa: BLE001 - a bug: shown in full, with a status that no verdict has
+    except BaseException:  # noqa: BLE001 - a bug: shown in full, with a status that no verdict has
         from traceback import print_exc
 
         print_exc()

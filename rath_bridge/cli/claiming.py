@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -144,7 +143,7 @@ def _replayed(face: Face, session: Session, program: Sequence[str], *, quiet: bo
     with ExitStack() as undo:
         replay_environment(undo, face.store.url)
         if quiet:  # what the program prints is not the answer
-            undo.enter_context(redirect_stdout(sys.stderr))
+            undo.enter_context(face.answer_alone())
         return replay(as_replayed(session), script(list(program)))
 
 

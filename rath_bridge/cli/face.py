@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -85,6 +85,8 @@ class Face:
     out: Console = field(init=False)
     err: Console = field(init=False)
     _store: Store | None = None
+    _answers: IO[bytes] | None = None
+    """What standard output was, once it is standard error's."""
 
     def __post_init__(self) -> None:
         self.out, self.err = console(self.plain), console(self.plain, stderr=True)
@@ -183,10 +185,26 @@ class Face:
 
     def write(self, data: bytes) -> None:
         """Write bytes as they are, all of them (an unbuffered stdout may take a part only, and not say so)."""
-        out, rest = sys.stdout.buffer, memoryview(data)
+        out, rest = self._answers or sys.stdout.buffer, memoryview(data)
         while rest:
             rest = rest[out.write(rest) :]
         out.flush()
+
+    @contextmanager
+    def answer_alone(self) -> Generator[None]:
+        """Let all that is printed in the block (by a program, its children, its exit handlers, these to the end of the process) go to
+        standard error: standard output is for what `write` is given.
+        """
+        try:
+            kept = os.dup(sys.stdout.fileno())
+            sys.stdout.flush()
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        except (OSError, ValueError):  # a capture: there is no file
+            with redirect_stdout(sys.stderr):
+                yield
+        else:
+            self._answers = os.fdopen(kept, "wb", buffering=0)
+            yield
 
     @contextmanager
     def pager(self) -> Generator[None]:

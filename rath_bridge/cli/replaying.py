@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterable
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -100,7 +99,7 @@ def replay_(
     with ExitStack() as undo:
         replay_environment(undo, face.store.url)
         if as_json:  # what the program prints is not the answer
-            undo.enter_context(redirect_stdout(sys.stderr))
+            undo.enter_context(face.answer_alone())
         try:
             report = replay(
                 session, run, after=_place(after), until=_place(until),

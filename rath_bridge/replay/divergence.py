@@ -20,7 +20,7 @@ def words(error: BaseException) -> str:
         text = str(error)
     except Exception as other:  # noqa: BLE001 - it is the user's code
         text = f"(its text raises {type(other).__name__})"
-    return printable(f"{type(error).__name__}: {text}")[:2000]
+    return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)[:2000]
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> 
     if options:
         raise TypeError(f"areplay() got unexpected arguments: {', '.join(options)}")
     if playing.may_run:
-        with playing.stage() as scratch:
+        with playing.stage(awaited=True) as scratch:
             call = getattr(run, "acall", None) or run
             found = call(scratch()) if _takes_a_session(call) else call()
             found = await found if inspect.isawaitable(found) else found
@@ -197,8 +197,12 @@ class _Replay:
         return not self.problems
 
     @contextmanager
-    def stage(self) -> Generator[Callable[[], Session]]:
-        """Set everything up: the tape is current, what is recorded goes to the scratch, frameworks answer from the record."""
+    def stage(self, *, awaited: bool = False) -> Generator[Callable[[], Session]]:
+        """Set everything up: the tape is current, what is recorded goes to the scratch, frameworks answer from the record.
+
+        Args:
+            awaited: Somebody else may end the block from outside, by an exception of a kind of his own.
+        """
         record = self.tape.held.session
         store = Store(self.scratch)
         if self.tape.after >= 0:
@@ -231,6 +235,10 @@ class _Replay:
             except SystemExit as error:
                 if error.code not in (None, 0):
                     self.error = words(error)
+            except BaseException as error:
+                if awaited or isinstance(error, KeyboardInterrupt):
+                    raise
+                self.error = words(error)
 
     def _late(self, undo: ExitStack) -> dict[str, Callable[[], None]]:
         """Frameworks that are not in use yet: their players are asked for when they are imported."""

@@ -6,10 +6,11 @@ import atexit
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rath_bridge.errors import RathError
 from rath_bridge.replay.process import whole_process
@@ -89,9 +90,32 @@ def _run(run: Callable[[], Any], arguments: list[str], folder: str) -> None:
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, folder)
+    process, ended = os.getpid(), None
     try:
         with own_streams(), whole_process():
             run()
+    except BaseException as error:
+        ended = error
+        raise
     finally:
+        if os.getpid() != process:
+            _end_child(ended)
         sys.argv = argv
         sys.path[:] = path
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a child that the program has forked, as Python would: what came of the replay is for its parent to tell."""
+    status: Any = 0
+    if isinstance(error, SystemExit):
+        status = error.code or 0
+        if not isinstance(status, int):
+            print(status, file=sys.stderr)  # noqa: T201 - as `sys.exit` with a text does
+            status = 1
+    elif error is not None:
+        traceback.print_exception(error)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status & 0xFF)

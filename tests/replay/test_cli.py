@@ -83,6 +83,42 @@ def test_a_framework_that_was_never_recorded_and_is_imported_late_is_not_asked_l
     assert "first divergence: model call of Late" in late.stdout
 
 
+ODD = """
+import atexit, os, subprocess, sys
+sys.argv = sys.argv[:1]
+import tests.replay.script_of_a_user as program
+
+class Stop(BaseException):
+    pass
+
+program.main()
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+if os.fork() == 0:
+    raise ValueError("the child's own")
+print("the child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os.wait()
+os.write(1, b"past Python\\n")
+subprocess.run(["echo", "from a child"])
+atexit.register(print, "at its exit")
+raise Stop("odd")
+"""
+
+
+def test_a_program_with_children_and_an_end_of_its_own_leaves_the_answer_alone(url: str) -> None:
+    """What its children and exit handlers print is no part of the JSON; a forked child gives no second answer."""
+    Path("odd.py").write_text(ODD)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    words = [sys.executable, "-m", "rath_bridge", "--store", url, "replay", "ticket", "--json", "--", "python", "odd.py"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["equal"], found["error"]) == (True, "Stop: odd")
+    for printed in ("the child ended with 3", "ValueError: the child's own", "past Python", "from a child", "at its exit"):
+        assert done.stderr.count(printed) == 1, done.stderr
+
+
 def test_changed_arguments_of_the_script_diverge(url: str) -> None:
     done = replayed(url, "--json", command=(sys.executable, SCRIPT, "hello", "there"))
     assert done.exit_code == 1, done.stderr

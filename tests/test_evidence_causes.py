@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -94,6 +96,53 @@ def test_new_sums_leave_the_chunk_or_object_as_the_cause(packet: Path, name: str
     report = verify_packet(packet)
     assert [root.object for root in roots(report)] == [report.findings[0].object]
     assert len(report.findings) > 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 500])
+def test_a_cut_list_of_sums_is_one_cause(packet: Path, size: int) -> None:
+    data = (packet / "SHA256SUMS").read_bytes()
+    (packet / "SHA256SUMS").write_bytes(data[:size])
+    (root,) = roots(verify_packet(packet))
+    assert root.object == "SHA256SUMS"
+    assert root.problem == ("its last line is cut" if size else "it is empty")
+
+
+def test_a_cut_archive_is_told_from_a_file_that_is_none(tmp_path: Path) -> None:
+    whole = Path(export_packet(rb.open_store("memory:").create("t"), tmp_path / "p.zip")).read_bytes()
+    cut = tmp_path / "cut.zip"
+    for size in (4, len(whole) // 2, len(whole) - 30):
+        cut.write_bytes(whole[:size])
+        (found,) = verify_packet(cut).findings
+        assert found.problem == "the archive ends before its list of files: it was cut, or copied in part; get it anew"
+    done = run("audit", "t", "--packet", str(cut), store="memory:")
+    assert (done.exit_code, "cut.zip cannot be asked: the archive ends" in " ".join(done.stderr.split())) == (3, True), (
+        done.stderr
+    )
+    cut.write_bytes(b"no archive")
+    assert "neither a directory nor a readable archive" in verify_packet(cut).findings[0].problem
+
+
+FULL = """
+import os, resource, signal, sys
+import rath_bridge as rb
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+os.chdir(sys.argv[1])
+s = rb.open_store("memory:").create("t").append(rb.message("user", os.urandom(200_000).hex()))
+resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.RLIM_INFINITY))
+for name in ("packet", "packet.zip"):
+    try:
+        rb.export_packet(s, name)
+    except OSError as error:
+        print(error.filename, os.listdir())
+"""
+
+
+def test_no_packet_is_half_written_where_the_disk_is_full(tmp_path: Path) -> None:
+    """A write may take a part only, and say nothing: a text came out short, in a packet that was said to be written."""
+    words = [sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "packet []\npacket.zip []\n"), done.stderr
 
 
 def test_two_edits_are_two_causes(packet: Path) -> None:

@@ -74,7 +74,10 @@ def audit_packet(path: str | os.PathLike[str], name: str) -> list[Answer]:
         MissingSessionError: The packet holds no such session.
         PacketError: It cannot be read.
     """
-    files = open_files(Path(path))
+    try:
+        files = open_files(Path(path))
+    except PacketError as error:
+        raise PacketError(f"{path} cannot be asked: {error}") from error
     try:
         with files.open(layout.MANIFEST) as file:
             heads: dict[str, Digest] = orjson.loads(file.read(layout.MAX_DOCUMENT))["heads"]

@@ -53,7 +53,20 @@ def open_files(place: Path) -> PacketFiles:
     except PacketError:
         raise
     except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        if _is_cut(place):
+            raise PacketError("the archive ends before its list of files: it was cut, or copied in part; get it anew") from error
         raise PacketError(f"it is neither a directory nor a readable archive ({error})") from error
+
+
+def _is_cut(place: Path) -> bool:
+    """Tell an archive of which the end is missing from a file that is none."""
+    try:
+        with place.open("rb") as file:
+            begins = file.read(4) == b"PK\x03\x04"
+            file.seek(max(0, os.path.getsize(place) - (1 << 16) - 22))
+            return begins and b"PK\x05\x06" not in file.read()
+    except OSError:
+        return False
 
 
 def shown(name: str) -> str:

@@ -371,8 +371,9 @@ class _Verify:
             return
         listed: dict[str, str] = {}
         last = ""
-        if data and not data.endswith(b"\n"):
-            yield Finding(layout.SUMS, "its last line is cut", layout.SUMS)
+        cut = "" if data.endswith(b"\n") else layout.SUMS
+        if cut:
+            yield Finding(layout.SUMS, "its last line is cut" if data else "it is empty", layout.SUMS)
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
             match = layout.SUM_LINE.match(line)
             place = f"{layout.SUMS}:{number}"
@@ -390,7 +391,7 @@ class _Verify:
                 yield Finding(name, f"its sha256 is {self._sums[name]}, not the one that is listed", place)
         for name in self._files.sizes:
             if name not in listed and name != layout.SUMS and not layout.SIGNATURE.match(name):
-                yield Finding(name, f"not listed in {layout.SUMS}", layout.SUMS)
+                yield Finding(name, f"not listed in {layout.SUMS}", layout.SUMS, cut)
 
 
 def _texts(value: Any) -> list[str]:

@@ -67,7 +67,9 @@ class DirectorySink:
     def add(self, name: str, data: bytes) -> None:
         """Write a small file."""
         with open(f"{self._root}/{name}", "xb", buffering=0) as file:
-            file.write(data)
+            rest = memoryview(data)
+            while rest:  # a disk that is all but full takes a part only, and does not say so
+                rest = rest[file.write(rest) :]
         self.sums[name] = digest(data)
 
     @contextmanager
@@ -132,19 +134,24 @@ def packet_at(path: Path, *, overwrite: bool) -> Generator[Sink]:
     if path.name in ("", "..") or path.resolve() == Path.cwd():
         raise PacketExistsError(str(path), "it is a directory that is in use; choose the name of a new one, or of a .zip")
     _check_place(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".zip":
-        with beside(path) as aside:
-            with open(aside, "r+b") as file:
-                with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-                    yield ZipSink(archive, aside)
-                file.flush()
-                os.fsync(file.fileno())
-            put(aside, path, replace=overwrite)
-    else:
-        with beside(path, directory=True) as aside:
-            yield DirectorySink(aside)
-            put_directory(aside, path, replace=overwrite)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() == ".zip":
+            with beside(path) as aside:
+                with open(aside, "r+b") as file:
+                    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+                        yield ZipSink(archive, aside)
+                    file.flush()
+                    os.fsync(file.fileno())
+                put(aside, path, replace=overwrite)
+        else:
+            with beside(path, directory=True) as aside:
+                yield DirectorySink(aside)
+                put_directory(aside, path, replace=overwrite)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # a write that failed names no file
+            error.filename = os.fspath(path)
+        raise
 
 
 def _check_place(path: Path, overwrite: bool) -> None:

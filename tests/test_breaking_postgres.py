@@ -6,6 +6,7 @@ import pickle
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from urllib.parse import quote
 
@@ -144,6 +145,30 @@ def test_writers_with_crossing_keys_and_objects_never_wait_in_a_circle(postgres_
     assert len(store.session("s0")) + len(store.session("s1")) == 2 + 6 * 25 * 3
     assert list(store.fsck()) == []
     store.close()
+
+
+def test_keys_may_be_dropped_in_any_order_beside_who_writes_them(postgres_url: str) -> None:
+    with rb.open_store(postgres_url) as store:
+        names = [f"{number:02}" for number in range(20)]
+        keys = tuple(Key("f", "i", "", name, sub) for name in names for sub in ("b", "a"))
+
+        def put(session: rb.Session) -> None:
+            for _ in range(60):
+                session = session.append(draft(Note(text="n"), keys=keys))
+
+        def drop(given: list[str] | None) -> None:
+            for _ in range(120):
+                store.backend.drop_keys("f", "i", "", keys=given)
+
+        with ThreadPoolExecutor() as pool:
+            work = [pool.submit(put, store.create(name)) for name in "st"] + [
+                pool.submit(drop, names[::-1]),
+                pool.submit(drop, None),
+            ]
+            for one in work:
+                one.result()
+        assert len(store.session("s")) == len(store.session("t")) == 61
+        assert list(store.fsck()) == []
 
 
 def test_a_password_is_not_pickled(postgres_url: str) -> None:

@@ -186,6 +186,7 @@ class SqlIndex:
             return 0
         spaces = [space for _, space in self.scopes(framework, native_id) if namespace in (None, space)]
         plain = owner.base is None and not owner.clock
+        self._in_order(owner.number, spaces, keys)
         if plain and keys is None:
             dropped = sum(len(self.tx.all(schema.DROP_SCOPE, (owner.number, _data(space)))) for space in spaces)
         elif plain:
@@ -208,6 +209,13 @@ class SqlIndex:
         if namespace is None and keys is None:
             self._forget(owner.number)
         return dropped
+
+    def _in_order(self, owner: int, spaces: Sequence[str], keys: Sequence[str] | None) -> None:
+        """Lock what will be dropped in the order in which `put` locks: whoever takes it as it comes may wait in a circle with it."""
+        if self.dialect.lock:
+            sql = schema.ENTRIES_IN_ORDER if keys is None else schema.KEYS_IN_ORDER
+            given: list[Any] = [owner, [_data(space) for space in spaces]]
+            self.tx.run(sql + self.dialect.lock, given if keys is None else [*given, [_data(key) for key in keys]])
 
     def _hide(self, framework: str, native_id: str, owner: _Owner, gone: Sequence[tuple[str, str, str]]) -> None:
         spaces = sorted({space for space, _, _ in gone})

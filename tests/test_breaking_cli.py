@@ -80,3 +80,33 @@ def test_stores_that_are_none(folder: Path, store: str, status: int) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert b"hid" not in done.stderr
     assert b"hid" not in run(folder, "R doctor", RATH_BRIDGE_STORE=store).stdout
+
+
+def test_numbers_beyond_every_history(folder: Path) -> None:
+    from tests.cli_store import run as at_once
+
+    for verb in (["log"], ["blame"], ["show"]):
+        place = [*verb, HOSTILE, *(["red"] if verb == ["blame"] else [])]
+        done = at_once(*place, "-n", "9" * 30, store=f"sqlite:///{folder}/x.db")
+        assert done.exit_code == 0, done.stderr
+
+
+def test_packets_by_whatever_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a directory of a bare name, in capitals, with line ends: every verb takes what `packet` has written."""
+    from tests.cli_store import run as at_once
+
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{folder}/x.db"
+    with rb.open_store(url) as store:
+        store.create("plain").append(rb.message("user", "hi"))
+    for name in ("P.ZIP", "bare", "a b", "p\nq.zip", "*.zip", "-"):
+        assert at_once("packet", "plain", f"--out={name}", store=url).exit_code == 0
+        assert at_once("verify", name, store=url).exit_code == 0
+        assert at_once("claim", "check", name, store=url).exit_code == 0, name
+        assert at_once("claim", "check", name, store="sqlite:///nowhere.db").exit_code == 0, name
+        assert at_once("audit", "plain", "--packet", name, store=url).exit_code == 0
+    done = at_once("import", ".", store="sqlite:///new.db")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "1 session imported, 2 unchanged" in done.stdout, "the directories, each as one"
+    done = at_once("packet", "plain", "-o", "/proc/p.zip", store=url)
+    assert (done.exit_code, "/proc/p.zip: " in done.stderr) == (2, True), done.stderr

@@ -12,12 +12,13 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
-from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table, verb
+from rath_bridge.cli.face import AsJson, Face, MissingStoreError, NameArgument, quoted, table, verb
 from rath_bridge.cli.naming import find_chunk
 from rath_bridge.cli.replaying import replay_environment
 from rath_bridge.evidence import Claim, ClaimVerdict, claim_draft, read_claims, replay_draft, verify_packet
 from rath_bridge.evidence.claims import BASES, STATUSES
 from rath_bridge.evidence.judging import check_session
+from rath_bridge.evidence.layout import MANIFEST
 from rath_bridge.evidence.replayed import as_replayed
 from rath_bridge.session import Session
 from rath_bridge.verbs.inert import inert, one_line
@@ -111,7 +112,7 @@ def check(
     Status 1: a claim was lowered. Status 3: the packet does not hold.
     """
     faults = 0
-    if ("/" not in source and not source.endswith(".zip")) or (not Path(source).exists() and source in face.store):
+    if not _is_packet(face, source):
         session = face.session(source)
         replay = _replayed(face, session, program, quiet=as_json) if program else None
         ledger = () if claims is None else read_claims(claims)
@@ -133,6 +134,19 @@ def check(
         if faults:
             face.line((f"✗ {counted(faults, 'finding')} in the packet itself: rath-bridge verify {inert(source)}", "bad"))
     return 3 if faults else 0 if all(one.holds for one in verdicts) else LOWERED
+
+
+def _is_packet(face: Face, source: str) -> bool:
+    """Tell a packet from a session by its name; a directory of a bare name is one where no session is called so."""
+    place = Path(source)
+    if "/" in source or source.lower().endswith(".zip"):
+        return place.exists() or source not in face.store
+    if not (place / MANIFEST).is_file():
+        return False
+    try:
+        return source not in face.store
+    except MissingStoreError:
+        return True
 
 
 def _replayed(face: Face, session: Session, program: Sequence[str], *, quiet: bool) -> ReplayReport:

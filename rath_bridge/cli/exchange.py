@@ -179,7 +179,7 @@ def _expanded(sources: Sequence[str]) -> list[str]:
         if "://" in source or (path.is_dir() and is_packet(path)):
             found.append(source)
         elif source != "-" and path.is_dir():
-            found += [str(file) for file in sorted(path.rglob("*")) if file.suffix in _READABLE and file.is_file()]
+            found += sorted(_below(path))
         elif source != "-" and any(char in source for char in "*?[") and not path.exists():
             matches = sorted(glob(source, recursive=True))
             if not matches:
@@ -188,6 +188,15 @@ def _expanded(sources: Sequence[str]) -> list[str]:
         else:
             found.append(source)
     return list(dict.fromkeys(found))
+
+
+def _below(folder: Path) -> Iterator[str]:
+    """What can be read in a directory and those in it: a packet's directory as one, files by their names."""
+    for root, folders, files in os.walk(folder):
+        packets = [name for name in folders if is_packet(Path(root, name))]
+        folders[:] = [name for name in folders if name not in packets]
+        yield from (os.path.join(root, name) for name in packets)
+        yield from (os.path.join(root, name) for name in files if name.endswith(_READABLE) and Path(root, name).is_file())
 
 
 def _told(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Annotated, Final
+from itertools import islice
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -15,6 +17,8 @@ from rath_bridge.model.chunk import now
 from rath_bridge.model.kinds import KINDS
 from rath_bridge.store.protocol import Reader
 from rath_bridge.verbs.matching import Filter, Matcher
+
+T = TypeVar("T")
 
 Kinds = Annotated[
     list[str] | None,
@@ -108,3 +112,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _folded(names: Sequence[str] | None) -> frozenset[str]:
     return frozenset(name.casefold() for name in names or ())
+
+
+def at_most(found: Iterable[T], number: int | None) -> Iterator[T]:
+    """The first so many, however large the number; all of them where none was given."""
+    return islice(found, number if number is None else min(number, sys.maxsize))

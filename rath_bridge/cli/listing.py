@@ -12,7 +12,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
-from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
+from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, at_most, filter_of, matcher
 from rath_bridge.cli.naming import find_chunk, label
 from rath_bridge.cli.runs import RunNames, runs_named
 from rath_bridge.cli.styles import style_of
@@ -153,7 +153,7 @@ def log(
     if wanted:
         asked = matcher(wanted, face.store.backend, names)
         chosen = (entry for entry in chosen if asked(entry.chunk))
-    entries = islice(chosen, number)
+    entries = at_most(chosen, number)
     if as_json:
         _log_json(face, session, entries, names, name, number, lines)
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from itertools import islice
 from typing import Annotated, Any, cast
 
 import orjson
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rath_bridge.cli.face import AsJson, Face, quoted
-from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
+from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, at_most, filter_of, matcher
 from rath_bridge.cli.listing import on_branch
 from rath_bridge.cli.naming import find_chunk
 from rath_bridge.cli.objects import find_object, show_object
@@ -101,7 +100,7 @@ def _show_all(
     face: Face, session: Session, wanted: Filter, every: bool, number: int | None, *, as_json: bool, full: bool
 ) -> None:
     asked = matcher(wanted, face.store.backend, RunNames(face.store.backend))
-    found = islice(asked.of(entry.chunk for entry in session.log(all=every)), number)
+    found = at_most(asked.of(entry.chunk for entry in session.log(all=every)), number)
     if as_json:
         rows = ({key: value for key, value in _row(face, chunk).items() if key != "next_actions"} for chunk in found)
         hints = {"next_actions": face.next(f"log {quoted(session.name)}")}

@@ -149,7 +149,9 @@ def packet_at(path: Path, *, overwrite: bool) -> Generator[Sink]:
                 yield DirectorySink(aside)
                 put_directory(aside, path, replace=overwrite)
     except OSError as error:
-        if error.filename is None and error.errno is not None:  # a write that failed names no file
+        if error.errno is not None and (
+            error.filename is None or ".part" in str(error.filename)
+        ):  # none, or one of our own making
             error.filename = os.fspath(path)
         raise
 

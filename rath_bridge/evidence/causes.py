@@ -31,22 +31,22 @@ def explained(sums: Iterable[Finding], found: Sequence[Finding]) -> list[Finding
         found: Everything else.
     """
     damaged = {one.object: None for one in sums}
-    nodes = [name for name in damaged if name.startswith("trees/")]
-    return [replace(one, because=_cause(one, damaged, nodes) or one.because) for one in found]
+    node = next((name for name in damaged if name.startswith("trees/")), "")
+    return [replace(one, because=_cause(one, damaged, node) or one.because) for one in found]
 
 
-def _cause(one: Finding, damaged: dict[str, None], nodes: Sequence[str]) -> str:
-    return next((name for name in _looked_at(one, nodes) if name in damaged), "")
+def _cause(one: Finding, damaged: dict[str, None], node: str) -> str:
+    return next((name for name in _looked_at(one, node) if name in damaged), "")
 
 
-def _looked_at(one: Finding, nodes: Sequence[str]) -> Iterator[str]:
+def _looked_at(one: Finding, node: str) -> Iterator[str]:
     """The files that may explain a finding: its own first, then what that leans on."""
     own = one.path.partition(":")[0] or one.object
     yield from (f"{kind}{one.object}" for kind in _OBJECTS)
     yield own
     yield from _LEANS_ON.get(own, ())
     if own.startswith(_OBJECTS):
-        yield from (layout.BODIES, layout.CHUNKS, *nodes)
+        yield from (layout.BODIES, layout.CHUNKS, node)
 
 
 def by_cause(found: Sequence[Finding]) -> list[Finding]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,42 @@ def test_a_program_with_children_and_an_end_of_its_own_leaves_the_answer_alone(u
     assert (found["equal"], found["error"]) == (True, "Stop: odd")
     for printed in ("the child ended with 3", "ValueError: the child's own", "past Python", "from a child", "at its exit"):
         assert done.stderr.count(printed) == 1, done.stderr
+
+
+HANGS = """
+import time
+import tests.replay.script_of_a_user as program
+
+program.main()
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+def test_a_program_that_hangs_is_interrupted_and_nothing_is_written(url: str) -> None:
+    """Ctrl-C in the middle of a what-if: its branch is not begun, and the store is sound."""
+    Path("hangs.py").write_text(HANGS)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    words = [sys.executable, "-m", "rath_bridge", "--store", url, "replay", "ticket", "--until", "-1", "--then", "live"]
+    with subprocess.Popen(
+        [*words, "--branch", "what-if", "--", "python", "hangs.py"],
+        env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        last = threading.Timer(60, running.kill)
+        last.start()
+        try:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            assert "ready\n" in iter(running.stdout.readline, "")
+            running.send_signal(signal.SIGINT)
+            assert "Traceback" not in running.stderr.read()
+            assert running.wait(60) == 128 + signal.SIGINT
+        finally:
+            running.kill()
+            last.cancel()
+    with rb.open_store(url) as store:
+        assert [ref.name for ref in store.backend.refs()] == ["ticket"]
+        assert list(store.fsck()) == []
 
 
 def test_changed_arguments_of_the_script_diverge(url: str) -> None:

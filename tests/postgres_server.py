@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import psycopg
 
 from tests.ports import free_port
 
-# The shell outlives us by one read: when our end of its stdin closes, even by kill -9, it stops the server
-# and removes its files.
-KEEPER = 'home=$1; shift; "$@" >"$home/log" 2>&1 & read -r _; kill -INT $!; wait $!; rm -rf "$home"'
+# The shell outlives us by one read: when our end of its stdin closes, even by kill -9, it stops the server.
+KEEPER = 'home=$1; shift; "$@" >>"$home/log" 2>&1 & read -r _; kill -INT $!; wait $!'
+AND_REMOVE = f'{KEEPER}; rm -rf "$home"'
 UNSAFE_BUT_FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
@@ -55,19 +55,26 @@ def run_server(binaries: Path) -> Generator[str]:
     port = free_port()
     server = [str(binaries / "postgres"), "-D", str(home / "data"), "-k", str(home), "-h", "127.0.0.1"]
     server += ["-p", str(port), *(word for setting in UNSAFE_BUT_FAST for word in ("-c", setting))]
-    keeper = subprocess.Popen(
-        ["/bin/sh", "-c", KEEPER, "keeper", str(home), *server],
+    url = f"postgresql://rath:{password}@127.0.0.1:{port}/postgres"
+    with kept(server, home, account, AND_REMOVE):
+        _wait_until_ready(url, home / "log")
+        yield url
+
+
+@contextmanager
+def kept(server: Sequence[str], home: Path, account: dict[str, Any], keeper: str = KEEPER) -> Generator[None]:
+    """Run a server for as long as the block does, and no longer than we live."""
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", keeper, "keeper", str(home), *server],
         stdin=subprocess.PIPE,
         cwd=home,
         start_new_session=True,  # ctrl-C is for pytest; the keeper follows when pytest has ended
         **account,
     )
-    url = f"postgresql://rath:{password}@127.0.0.1:{port}/postgres"
     try:
-        _wait_until_ready(url, home / "log")
-        yield url
+        yield
     finally:
-        keeper.communicate()
+        process.communicate()
 
 
 @contextmanager

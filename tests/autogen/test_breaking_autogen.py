@@ -19,7 +19,10 @@ from tests.autogen.scripted import asks, client
 GRACE = 0.3
 
 
-def at_work(store: rb.Store, begun: asyncio.Event, seconds: float) -> Wrapped:
+LONG = 3600.0
+
+
+def at_work(store: rb.Store, begun: asyncio.Event, seconds: float = LONG, grace: float = GRACE) -> Wrapped:
     async def works() -> str:
         """Work."""
         begun.set()
@@ -27,46 +30,51 @@ def at_work(store: rb.Store, begun: asyncio.Event, seconds: float) -> Wrapped:
         return "done"
 
     guide = AssistantAgent("guide", client(asks("works"), "never"), tools=[works])
-    return wrap(RoundRobinGroupChat([guide, AssistantAgent("critic", client("ok"))], max_turns=2), store, "s", grace=GRACE)
+    return wrap(RoundRobinGroupChat([guide, AssistantAgent("critic", client("ok"))], max_turns=2), store, "s", grace=grace)
 
 
 async def test_a_team_whose_task_is_cancelled_ends_in_time(store: rb.Store) -> None:
     """AutoGen waits for the tool, for ever if it takes so long."""
     begun = asyncio.Event()
-    run = asyncio.ensure_future(at_work(store, begun, 30).run(task="go"))
+    run = asyncio.ensure_future(at_work(store, begun).run(task="go"))
     await begun.wait()
     at = monotonic()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert GRACE * 0.9 < monotonic() - at < 5
+    assert monotonic() - at > GRACE * 0.9
     closed(store, "cancelled")
 
 
 async def test_a_team_whose_stream_is_left_ends_in_time(store: rb.Store) -> None:
     """What aclose() does must not wait for a tool that never ends."""
-    stream = at_work(store, asyncio.Event(), 30).run_stream(task="go")
+    stream = at_work(store, asyncio.Event()).run_stream(task="go")
     async for item in stream:
         if isinstance(item, ToolCallRequestEvent):
             break
-    at = monotonic()
     await stream.aclose()
-    assert monotonic() - at < 5
     closed(store, "abandoned")
 
 
 async def test_a_deadline_around_a_team_is_kept(store: rb.Store) -> None:
     """What asyncio.timeout and wait_for are for."""
+    begun = asyncio.Event()
+
+    async def kept() -> None:
+        async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as group:
+            group.create_task(at_work(store, begun).run(task="go"))
+            await begun.wait()
+            deadline.reschedule(asyncio.get_running_loop().time() + 0.05)
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await at_work(store, asyncio.Event(), 30).run(task="go")
+        await kept()
     closed(store, "cancelled")
 
 
 async def test_a_tool_that_ends_within_grace_is_waited_for(store: rb.Store) -> None:
     """As with AutoGen alone."""
     begun = asyncio.Event()
-    run = asyncio.ensure_future(at_work(store, begun, 0.05).run(task="go"))
+    run = asyncio.ensure_future(at_work(store, begun, 0.05, grace=60).run(task="go"))
     await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:

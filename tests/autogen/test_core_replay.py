@@ -267,6 +267,8 @@ class Slow(type(client())):  # type: ignore[misc]
 
     async def create(self, *args: Any, **options: Any) -> Any:
         await asyncio.sleep(0.01)
+        for _ in range(100):  # a process that was stopped for a while has others to serve first, too
+            await asyncio.sleep(0)
         return await super().create(*args, **options)
 
 

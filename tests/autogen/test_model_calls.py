@@ -114,12 +114,12 @@ class Slow(ReplayChatCompletionClient):
     """A model that never comes to its answer."""
 
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
-        await asyncio.sleep(60)
+        await asyncio.sleep(300)
         return await super().create(*args, **kwargs)
 
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         yield "half an ans"
-        await asyncio.sleep(60)
+        await asyncio.sleep(300)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -35,7 +35,7 @@ async def pay(n: int) -> str:
 
 async def wait() -> str:
     """Wait for a long time."""
-    await asyncio.sleep(5)
+    await asyncio.sleep(300)
     return "waited"
 
 
@@ -195,7 +195,7 @@ async def test_7956_and_7043_a_cancelled_team_asks_again_whom_it_had_asked(store
     told = context(fresh._participants[1])
     assert [type(message).__name__ for message in told][-2:] == ["AssistantMessage", "FunctionExecutionResultMessage"]
     assert sum(1 for message in told if getattr(message, "content", None) == "go") == 1
-    result = await asyncio.wait_for(fresh.run(), 5)
+    result = await asyncio.wait_for(fresh.run(), 60)
     assert texts(result)[0] == ("b", "done")
     again = context(fresh._participants[1])
     assert sum(1 for message in again if getattr(message, "content", None) == "go") == 1
@@ -214,7 +214,7 @@ async def test_7043_a_graph_that_autogen_saved_in_the_middle_of_a_turn_goes_on(s
     report = await load_team_state(fresh, state)
     assert report.losses[0].path == "agent_states.GraphManager.ready"
     assert report.losses[0].what == "saved by AutoGen in the middle of a turn: b goes on, as its context says"
-    assert texts(await asyncio.wait_for(fresh.run(), 5))[0] == ("b", "done")
+    assert texts(await asyncio.wait_for(fresh.run(), 60))[0] == ("b", "done")
 
 
 async def test_a_cancelled_team_itself_goes_on_after_loading(store: rb.Store) -> None:
@@ -224,7 +224,7 @@ async def test_a_cancelled_team_itself_goes_on_after_loading(store: rb.Store) ->
     with pytest.raises(asyncio.CancelledError):
         await _cancelled_at_the_call_of_b(team)
     await load_team_state(team, await save_team_state(team))
-    assert texts(await asyncio.wait_for(team.run(), 5))[0] == ("b", "done")
+    assert texts(await asyncio.wait_for(team.run(), 60))[0] == ("b", "done")
 
 
 async def test_a_wrapped_agent_keeps_its_history(store: rb.Store) -> None:

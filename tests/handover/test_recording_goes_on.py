@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from rath_openai_agents import RathSession, RathTracingProcessor, RecordingModel
 from tests.autogen.scripted import INFO
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import say
+from tests.waiting import soon
 
 LONG = "Katharina Blum, " + "who keeps to herself " * 40
 SHORT = "Katharina Blum?"
@@ -273,11 +273,14 @@ async def mcp(store: rb.Store, amid: Amid) -> AsyncIterator[Turn]:
 
     async with create_connected_server_and_client_session(server._mcp_server) as client:
         record_client(client, store, "s")
+        asked = 0
 
         async def turn(history: list[str]) -> None:
+            nonlocal asked
             for text in history:
                 await client.call_tool("echo", {"text": text})
-            await asyncio.sleep(0.2)  # the writer's time
+            asked += len(history)
+            await soon(lambda: sum(chunk.kind == "tool_result" for chunk in store.session("s").chunks()) >= asked)
 
         yield turn
 

@@ -41,7 +41,6 @@ def _graph(value: Any, saver: RathSaver) -> CompiledStateGraph[Any, Any, Any, An
     return graph.compile(checkpointer=saver)
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("value", [Colour.RED, [Colour.RED, Colour.GREEN], {"at": UUID(int=7)}], ids=["one", "two", "uuid"])
 def test_an_enum_in_a_state_costs_nothing(value: Any) -> None:
     app = _graph(value, RathSaver(rb.open_store("memory://")))
@@ -65,7 +64,6 @@ class Node:
         self.others: list[Node] = []
 
 
-@pytest.mark.timeout(30)
 def test_objects_that_lead_to_one_another_are_told_apart_and_end() -> None:
     def ring(last: str) -> Node:
         nodes = [Node(name) for name in ("a", "b", "c", "d", last)]

@@ -172,7 +172,7 @@ def test_two_runs_at_once_are_two_branches_that_each_say_their_own(store: Store,
 
     def together(config: Any) -> Any:
         found = read(config)
-        both.wait(30)  # nobody has written yet
+        both.wait(60)  # nobody has written yet
         return found
 
     monkeypatch.setattr(saver, "get_tuple", together)

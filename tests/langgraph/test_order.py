@@ -185,11 +185,11 @@ def test_a_checkpointer_that_hangs_holds_up_no_tool(store: Store, mode: str, mon
         """Goes on when the tool has run."""
 
         def put(self, *args: Any) -> Any:
-            called.wait(20)
+            called.wait(60)
             return super().put(*args)
 
         async def aput(self, *args: Any) -> Any:
-            await asyncio.to_thread(called.wait, 20)
+            await asyncio.to_thread(called.wait, 60)
             return super().put(*args)
 
     def look(a: int) -> int:

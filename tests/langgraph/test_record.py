@@ -284,14 +284,14 @@ def test_a_call_is_whole_while_one_that_shares_its_prompt_has_not_ended(store: S
         def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
             if messages[-1].content == "slow":
                 slow_began.set()
-                assert fast_read.wait(30)
+                assert fast_read.wait(60)
             return ChatResult(generations=[ChatGeneration(message=AIMessage(f"answer to {messages[-1].content}"))])
 
     model = Model(messages=iter(()))
 
     def ask(state: dict[str, Any]) -> dict[str, Any]:
         if state["say"] == "fast":
-            assert slow_began.wait(30)
+            assert slow_began.wait(60)
             current = current_recorder()
             assert current is not None
             current.flush()  # what the slow one is asked is built, and nothing of it is kept

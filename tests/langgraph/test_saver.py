@@ -184,11 +184,11 @@ def test_two_runs_on_one_thread_lose_nothing(store_url: str, shared: bool) -> No
 
         def get_tuple(self, config: Any) -> Any:
             found = super().get_tuple(config)
-            begin.wait(20)
+            begin.wait(60)
             return found
 
     def slow(state: MessagesState) -> dict[str, Any]:
-        middle.wait(20)
+        middle.wait(60)
         return echo(state)
 
     with rb.open_store(store_url) as opened:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from rath_bridge.errors import StoreUnavailableError
 from rath_langgraph import RathSaver
 from tests import postgres_server
 from tests.langgraph.graphs import chat, echo, thread
+from tests.waiting import until
 
 WORKERS = """
 import os, signal, sys
@@ -80,8 +80,7 @@ def stop(url: str) -> Path:
         (folder,) = admin.execute("SHOW data_directory").fetchone() or ("",)
     mark = Path(folder) / "postmaster.pid"
     os.kill(int(mark.read_text().split()[0]), signal.SIGINT)
-    while mark.exists():
-        time.sleep(0.02)
+    until(lambda: not mark.exists())
     return Path(folder)
 
 
@@ -101,13 +100,9 @@ def started(url: str, folder: Path, binaries: Path) -> Generator[None]:
         "-p",
         port[1] if port else "",
     ]
-    server = subprocess.Popen(command, cwd=folder.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **account)
-    try:
+    with postgres_server.kept(command, folder.parent, account):
         postgres_server._wait_until_ready(url, folder.parent / "log")
         yield
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(60)
 
 
 def test_a_postgres_that_is_started_again_is_gone_on_with() -> None:

@@ -12,6 +12,7 @@ import rath_bridge as rb
 from rath_bridge.errors import DecodeError
 from tests.openai_agents.doubles import ScriptedModel, assistant_message
 from tests.openai_agents.scripted import call, exact, get_weather, go, plain, say, session, solo, step, watch, whole
+from tests.waiting import soon
 
 # ------------------------------------------------------------------ cancelled runs
 
@@ -25,7 +26,7 @@ async def test_a_tool_that_a_cancelled_run_leaves_behind_is_closed(store: rb.Sto
     @function_tool
     async def slow() -> str:
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(300)
         return "late"
 
     watch(store)
@@ -37,7 +38,7 @@ async def test_a_tool_that_a_cancelled_run_leaves_behind_is_closed(store: rb.Sto
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.sleep(0.05)
+    await soon(lambda: any(chunk.kind == "tool_result" for chunk in session(store)) and not session(store).pending())
     s = whole(session(store))
     assert s.pending() == ()
     results = [chunk.body for chunk in s if chunk.kind == "tool_result"]

@@ -18,6 +18,7 @@ from rath_openai_agents import RathRunHooks, RecordingModel
 from tests.openai_agents import builds
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, say, step
+from tests.waiting import soon
 
 SHOP = Path(__file__).parents[2] / "examples" / "mcp_server.py"
 LIVE: dict[str, Any] = {"until": 1, "then": "live", "policy": {"*": "live"}}
@@ -86,10 +87,7 @@ async def test_a_tool_of_a_server_is_called_live_and_its_process_ends(store: rb.
     assert report.value == "There it is.", str(report)
     assert "tool find_order" in report.made, str(report)
     assert "paid" in results(report.result)[-1]
-    for _ in range(200):
-        if Shop.stopped:
-            break
-        await asyncio.sleep(0.05)
+    await soon(lambda: Shop.stopped)
     assert (Shop.started, Shop.stopped) == (1, 1)
     assert store.session("ticket").head == s.head
 

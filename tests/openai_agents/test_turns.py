@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ import rath_bridge as rb
 from rath_openai_agents import RathTracingProcessor, RecordingModel, wrap
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import call, say, step
+from tests.waiting import soon
 
 DONE: list[int] = []
 USER = {"role": "user", "content": "and Rome?"}
@@ -54,6 +56,10 @@ async def again(store: rb.Store, served: int, **fields: Any) -> rb.ReplayReport:
     return report
 
 
+def phases(store: rb.Store) -> list[str]:
+    return [chunk.values["phase"] for chunk in store.session("oa") if chunk.kind == "run"]
+
+
 @pytest.mark.usefixtures("sync_loop")
 def test_what_run_sync_was_given(store: rb.Store) -> None:
     clerk = wrap(agent(say("hi"), say("sunny"), say("more")), store, session="oa")
@@ -71,7 +77,7 @@ async def test_streams_and_runs_in_turn(store: rb.Store) -> None:
     result = clerk.run_streamed("Oslo?")
     async for _ in result.stream_events():
         pass
-    await asyncio.sleep(0.01)
+    await soon(lambda: Counter(phases(store)) == {"begin": 4, "end": 4})  # the record of a stream ends with its task
     await again(store, 2)
     report = await asyncio.to_thread(rb.replay, store.session("oa"), wrap(agent(), store))
     assert report.equal, str(report)

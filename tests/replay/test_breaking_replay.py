@@ -50,16 +50,17 @@ class Asked(ScriptedModel):
 async def test_a_task_that_outlives_the_replay_makes_nothing_live() -> None:
     store = rb.open_store("memory:")
     s = await recorded(store)
-    before, model, tasks = state(store), Asked(), list[asyncio.Task[Any]]()
+    before, model, tasks, over = state(store), Asked(), list[asyncio.Task[Any]](), asyncio.Event()
 
     async def later() -> Any:
-        await asyncio.sleep(0.02)
+        await over.wait()
         return await program(store, model)()
 
     async def run() -> None:
         tasks.append(asyncio.create_task(later()))
 
     await rb.areplay(s, run)
+    over.set()
     (found,) = await asyncio.gather(*tasks, return_exceptions=True)
     assert "after the replay had ended" in str(found)
     assert (model.count, RAN, state(store)) == (0, [], before)
@@ -73,7 +74,7 @@ def test_a_thread_that_outlives_the_replay_makes_nothing_live() -> None:
     threads: list[threading.Thread] = []
 
     def work() -> None:
-        over.wait(5)
+        over.wait(60)
         with pytest.raises(rb.errors.RathError):
             asyncio.run(program(store, model)())
 
@@ -241,7 +242,7 @@ async def test_who_cancels_the_replay_is_obeyed() -> None:
     s = await recorded(store)
 
     async def run() -> None:
-        await asyncio.sleep(10)
+        await asyncio.sleep(300)
 
     task = asyncio.create_task(rb.areplay(s, run))
     await asyncio.sleep(0.01)

@@ -43,11 +43,12 @@ def told(options: Mapping[str, Any], config: RunConfig, redact: Callable[[Any], 
         redact: As `rath_bridge.model.plain.as_given`.
     """
     given = {name: value for name, value in options.items() if name not in _HELD and (value is not None or name == "max_turns")}
-    default = RunConfig()
-    for field in fields(config):
-        value, usual = getattr(config, field.name), getattr(default, field.name, None)
-        if field.name not in _NOT_ASKED and not _same(value, usual):
-            given[_CONFIG + field.name] = _taken_apart(value)
+    if options.get("run_config") is not None:
+        default = RunConfig()
+        for name in (field.name for field in fields(config) if field.name not in _NOT_ASKED):
+            value = getattr(config, name)
+            if not _same(value, getattr(default, name, None)):
+                given[_CONFIG + name] = _taken_apart(value)
     if not config.trace_include_sensitive_data:  # content is withheld: numbers and choices stay
         given = {name: value if type(value) in (int, float, bool, type(None)) else _WITHHELD for name, value in given.items()}
     if not given:

@@ -3,6 +3,7 @@
 The tree is part of the public contract: names and places are stable, additions are fine::
 
     RathError
+    |-- WrongTypeError         (TypeError)         an argument of another kind; says what to pass instead
     |-- EncodeError            (ValueError)        a value that cannot be kept; names its path
     |-- DecodeError            (ValueError)        bytes that do not say what they should; names place and path
     |-- NotFoundError          (LookupError)
@@ -56,6 +57,30 @@ def _rebuild(kind: type[RathError], args: tuple[Any, ...]) -> RathError:
     error = kind.__new__(kind)
     error.args = args
     return error
+
+
+class WrongTypeError(RathError, TypeError):
+    """An argument of another kind than what is worked on; nothing was done.
+
+    Attributes:
+        taker: What it was given to, such as ``wrap``.
+        wanted: What that takes.
+        given: What was given instead, in words: a text as it is, without a password; anything else by its kind.
+    """
+
+    def __init__(self, taker: str, wanted: str, given: object, advice: str) -> None:
+        self.taker, self.wanted, self.given = taker, wanted, _shown(given)
+        super().__init__(f"{taker} takes {wanted}, not {self.given}: {advice}")
+
+
+def _shown(given: object) -> str:
+    if given is None:
+        return "None"
+    if isinstance(given, str):
+        return f"the text {without_secrets(given)!r}"
+    kind: type[Any] = type(given)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
 class EncodeError(RathError, ValueError):
@@ -204,7 +229,7 @@ class StoreError(RathError):
     exit_status = 4
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """An address that nobody can read says nobody where its password ends: all that may be one is left out."""
     scheme, mark, rest = url.partition("://")
     if not mark:
@@ -221,7 +246,7 @@ class StoreAddressError(StoreError, ValueError):
     exit_status = 2
 
     def __init__(self, url: str, why: str = "") -> None:
-        self.url = url = _without_secrets(url)
+        self.url = url = without_secrets(url)
         super().__init__(
             f"{url!r} is not a store address{f' ({why})' if why else ''}: use sqlite:///runs.db, postgresql://host/db or memory:"
         )

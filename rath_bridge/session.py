@@ -5,6 +5,7 @@ Verbs return new Sessions; the algorithms live in `rath_bridge.verbs`, one file 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from rath_bridge.errors import (
     MissingChunkError,
     MissingSessionError,
     NameInUseError,
+    WrongTypeError,
 )
 from rath_bridge.model.chunk import Chunk, Draft, draft, draft_of
 from rath_bridge.model.digests import Digest, digest, is_digest
@@ -198,7 +200,11 @@ def open_store(url: str | None = None, **options: Any) -> Store:
         StoreAddressError: Not an address of a store.
         StoreUnavailableError: It cannot be reached or written.
         NewerFormatError: A newer version wrote it; it was left alone.
+        WrongTypeError: No text.
     """
+    if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        address = f"sqlite:///{os.fspath(url)}" if isinstance(url, os.PathLike) else "sqlite:///runs.db"
+        raise WrongTypeError("open_store", "an address as a text", url, f"pass rb.open_store({address!r})")
     return Store(connect(url, **options))
 
 
@@ -302,7 +308,7 @@ class Session:
             MergeConflict: Both sides changed the same thing; nothing was written.
             ValueError: Another store, or an unknown strategy.
         """
-        self._same_store(other)
+        self._same_store(other, "merge")
         plan = merge.plan_merge(
             self.head, other.head, self.store.backend, name=other.name, strategy=strategy, merge_state=merge_state
         )
@@ -390,7 +396,7 @@ class Session:
         Raises:
             ValueError: Another store.
         """
-        self._same_store(other)
+        self._same_store(other, "diff")
         return diff(self.head, other.head, self.store.backend)
 
     def blame(self, wanted: str) -> list[BlameLine]:
@@ -458,7 +464,9 @@ class Session:
         """The chunks of the line that a fold looks at; the others are let go as they are read."""
         return [chunk for chunk in self.chunks() if chunk.kind in kinds]
 
-    def _same_store(self, other: Session) -> None:
+    def _same_store(self, other: Session, taker: str) -> None:
+        if not isinstance(other, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(taker, "a Session", other, "open it with store.session(NAME)")
         if other.store != self.store:
             raise ValueError(f"{other.name} lives in {other.store.url}, not in {self.store.url}: import it there first")
 

@@ -22,6 +22,7 @@ from rath_autogen.ledger import current_ledger
 from rath_autogen.natives import FRAMEWORK, origin_text, to_bytes, version
 from rath_autogen.pieces import parsed
 from rath_autogen.prompts import Prompts
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Draft, Native, now
 from rath_bridge.model.parts import ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
@@ -50,6 +51,7 @@ class RecordingChatCompletionClient(ChatCompletionClient):
             store: Where to record outside of an ambient recorder.
             session: Session to record to, also against an ambient recorder of another; needs ``store``.
         """
+        check_store(store, "RecordingChatCompletionClient", session, optional=True)
         if session is not None and store is None:
             raise ValueError(f"session {session!r} was named without a store: pass store=rb.open_store(...) too")
         self._client = client

@@ -24,6 +24,7 @@ from rath_autogen.transcriber import Transcriber, describe
 from rath_autogen.turns import Turn, recorded_turns
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.report import LossReport
@@ -61,6 +62,7 @@ def wrap(
     """
     if not callable(getattr(runner, "run_stream", None)):
         raise UnsupportedError(f"cannot wrap a {type(runner).__name__}: it has no run_stream; pass an AutoGen agent or team")
+    check_store(store, "wrap", session, optional=True)
     register_structured(runner)
     return Wrapped(runner, store, session, continues, grace)
 

@@ -21,6 +21,7 @@ from rath_autogen.structured import register_structured
 from rath_autogen.viewpoints import seated
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import DecodeError, UnsupportedError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.chunk import draft as new_draft
 from rath_bridge.model.kinds import Checkpoint
@@ -50,6 +51,8 @@ async def save_team_state(runner: Any, store: Store | Session | None = None, ses
     inner = runner.runner if isinstance(runner, Wrapped) else runner
     if not callable(getattr(inner, "save_state", None)):
         raise UnsupportedError(f"cannot save a {type(inner).__name__}: it has no save_state; pass an AutoGen agent or team")
+    if not isinstance(store, Session):
+        check_store(store, "save_team_state", session, optional=True)
     state = from_bytes(to_bytes(await captured(inner)))
     if isinstance(store, Session):
         return await store.aappend(_draft(state), on_conflict="serialise")

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from rath_autogen.items import History, Item, history
 from rath_autogen.natives import from_bytes, to_bytes
 from rath_autogen.pieces import OBSERVER
+from rath_bridge.given import check_session
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import TreeRef
@@ -73,6 +74,7 @@ class Tape:
     @classmethod
     def of(cls, session: Session) -> Tape:
         """Read a session."""
+        check_session(session, "a replay of model calls")
         held = history(session)
         models = _models(session, held.chunks)
         people: dict[str, deque[tuple[str, Digest]]] = {}

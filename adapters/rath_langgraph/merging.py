@@ -21,6 +21,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot  # pyright: ignore[r
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
 
 from rath_bridge.errors import MergeConflict
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, Compaction, Run
@@ -266,6 +267,7 @@ def merge_state(store: Store, graph: Any = None) -> StateMerger:
         store: Where both branches live.
         graph: The compiled graph whose reducers merge what both sides changed.
     """
+    check_store(store, "merge_state")
     return StateMerger(store, graph)
 
 

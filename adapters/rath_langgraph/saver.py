@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rath_bridge.aio import in_thread
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Key, draft
 from rath_bridge.session import Store, open_store
 from rath_langgraph import upkeep
@@ -81,6 +82,7 @@ class RathSaver(AsyncTwins):
             redact_state: Take known secrets out of what the graph loads again, too (as ``rb.record(redact_state=True)`` does): what is
                 loaded is then not what was given. Where a secret cannot be taken out, ``put`` raises. Not with a serde that encrypts.
         """
+        check_store(store, "RathSaver", session, optional=True)
         super().__init__(serde=serde if serde is not None else RathSerializer(allow))
         self.store = store if store is not None else open_store()
         self.on_conflict = on_conflict

@@ -8,6 +8,7 @@ from uuid import UUID
 from langgraph.callbacks import GraphCallbackHandler
 
 from rath_bridge.errors import StoreError
+from rath_bridge.given import check_store
 from rath_bridge.model.kinds import Body
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.session import Store, open_store
@@ -27,6 +28,7 @@ class Watching(GraphCallbackHandler):
     run_inline = True  # in the node's own context, so that its run can be made ambient
 
     def __init__(self, store: Store | None = None, session: str | None = None) -> None:
+        check_store(store, "RathCallbackHandler", session, optional=True)
         self._store, self._session = store, session
         self._open: dict[UUID, OpenRun] = {}
         self._calls: dict[UUID, OpenCall] = {}

@@ -16,6 +16,7 @@ from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMi
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.report import LossReport, align
 from rath_bridge.recorder import record
@@ -256,10 +257,16 @@ def wrap(
         continues: Report of the messages (``rb.encode``) that the first run starts from: they are not recorded a second time.
 
     Raises:
-        UnsupportedError: Not a compiled graph.
+        UnsupportedError: Not a compiled graph, or another ``checkpointer``.
+        WrongTypeError: The store is no Store.
     """
     if not isinstance(graph, CompiledStateGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"wrap takes a compiled StateGraph, not a {type(graph).__name__}: call .compile() first")
+    check_store(store, "wrap", session)
+    if checkpointer not in (None, "rath"):
+        raise UnsupportedError(
+            f"there is no checkpointer={checkpointer!r}: use 'rath', or give yours to .compile() and leave checkpointer out here"
+        )
     rows = continues.rows() if continues is not None else ()
     handler = RathCallbackHandler(store, session, continues=rows, graph=graph)
     made: Any = _any(graph).with_config(callbacks=[ToolsWait(handler), handler])

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from rath_bridge.aio import in_thread
 from rath_bridge.errors import RecorderError, UnsupportedError
+from rath_bridge.given import check_store
 from rath_bridge.model.kinds import Gap
 from rath_bridge.plugins import require
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
@@ -53,6 +54,7 @@ class ClientRecorder:
             durable: Make each tool call durable before it is sent; otherwise it is within 100 ms.
             **options: Of `rath_bridge.recorder.Recorder`.
         """
+        check_store(store, "record_client", session, optional=True)
         self._durable = durable
         self._due: Book | None = None
         self._marked = False
@@ -226,6 +228,7 @@ def record_clients(store: Store | None = None, session: str | None = None, **opt
     Raises:
         MissingExtraError: ``mcp`` is not installed.
     """
+    check_store(store, "record_clients", session, optional=True)
     made = require("mcp.client.session", "record_clients", "mcp").ClientSession
     plain = made.__init__
 

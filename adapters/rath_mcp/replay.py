@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.given import check_session
 from rath_bridge.session import Session
 from rath_mcp.asked import Asked
 from rath_mcp.bodies import HOUSEKEEPING
@@ -269,6 +270,7 @@ def replay_server(session: Session, *, hold: bool = True, server: str | None = N
     Raises:
         UnsupportedError: There is no server of that name on record.
     """
+    check_session(session, "replay_server")
     exchanges = tape(session, server)
     if server is not None and not exchanges:
         known = ", ".join(named_servers(list(session.chunks()))) or "none"
@@ -290,6 +292,7 @@ def replay_command(session: Session, *, server: str | None = None, hold: bool = 
     Raises:
         UnsupportedError: The store lives in this process only.
     """
+    check_session(session, "replay_command")
     url = session.store.url
     if url.startswith("memory:") or url.endswith(":memory:"):
         raise UnsupportedError("a replay server runs in a process of its own, and a store in memory cannot be opened there")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from rath_bridge.errors import RathError
+from rath_bridge.given import check_store
 from rath_bridge.session import Store, resolve
 from rath_mcp.frames import mapping, shape
 from rath_mcp.plain import shown, words
@@ -74,6 +75,7 @@ class SessionServer:
     """Answers for a store; see `rath_mcp.serving.serve`."""
 
     def __init__(self, store: Store) -> None:
+        check_store(store, "session_server")
         self._store = store
         self._methods: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
             "initialize": self._initialize, "server/discover": self._discover, "ping": self._nothing,

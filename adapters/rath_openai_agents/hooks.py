@@ -9,6 +9,7 @@ from typing import Any, Final
 from agents.lifecycle import RunHooks
 from agents.tracing import get_current_span
 
+from rath_bridge.given import check_store
 from rath_bridge.model.kinds import ToolCall, ToolResult
 from rath_bridge.session import Store
 from rath_openai_agents.conversation import handoff_bodies
@@ -32,6 +33,7 @@ class RathRunHooks(RunHooks[Any]):
             session: Only this session.
             also: Other hooks of the same run; they are called as if they were alone.
         """
+        check_store(store, "RathRunHooks", session, optional=True)
         self._store, self._session, self._also = store, session, also
         self._began: dict[str, float] = {}
         self._native: dict[int, deque[str]] = {}

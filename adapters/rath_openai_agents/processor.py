@@ -18,6 +18,7 @@ from agents.tracing import (
     set_trace_processors,
 )
 
+from rath_bridge.given import check_store
 from rath_bridge.recorder import Recorder, current_recorder, recorder_for
 from rath_bridge.session import Store
 from rath_openai_agents import spans
@@ -51,6 +52,7 @@ class RathTracingProcessor(TracingProcessor):
             strict: Raise `RecorderError` when recording fails. The SDK logs what a processor raises and goes on.
             record_content: False keeps names, times and usage only.
         """
+        check_store(store, "RathTracingProcessor", session)
         self._store, self._session, self._strict, self._content = store, session, strict, record_content
         self._open: dict[str, list[Book]] = {}
         self._ended: OrderedDict[str, str] = OrderedDict()
@@ -241,6 +243,7 @@ def install(store: Store, replace: bool = True, session: str | None = None) -> R
     Returns:
         The processor at work.
     """
+    check_store(store, "install", session)
     present = _registered()
     ours = next((one for one in present if type(one) is RathTracingProcessor and one.records(store, session)), None)
     processor = ours or RathTracingProcessor(store, session=session)

@@ -11,6 +11,7 @@ from agents.items import ModelResponse
 from agents.models.interface import Model, ModelTracing
 from agents.tracing import get_current_trace
 
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import SpanContext, now
 from rath_bridge.model.digests import new_id
 from rath_bridge.recorder import Recorder, recorder_for
@@ -45,6 +46,8 @@ class RecordingModel(Model):
         """
         self.inner = inner
         self._recorder = store if isinstance(store, Recorder) else None
+        if self._recorder is None:
+            check_store(store, "RecordingModel", session, optional=True)
         self._store = store if isinstance(store, Store) else None
         self._session = session if self._recorder is None else self._recorder.name
         self._own: OrderedDict[str, Conversation] = OrderedDict()

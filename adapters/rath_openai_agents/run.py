@@ -14,6 +14,8 @@ from agents import Agent, Handoff, RunConfig, Runner, RunState
 from agents.models.interface import Model, ModelProvider
 
 from rath_bridge.aio import in_thread
+from rath_bridge.errors import UnsupportedError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import draft
 from rath_bridge.model.kinds import Note
 from rath_bridge.model.report import LossReport
@@ -45,7 +47,14 @@ def wrap(agent: Agent[Any], store: Store, session: str | None = None, *, continu
         store: From ``rath_bridge.open_store``.
         session: The session to continue; by default the ambient recorder's, else one named by the run's group id.
         continues: The report of an ``encode`` whose items you pass to `WrappedAgent.run` yourself, so that they are known.
+
+    Raises:
+        UnsupportedError: Not an agent of this SDK.
+        WrongTypeError: The store is no Store.
     """
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnsupportedError(f"wrap takes an agents.Agent, not a {type(agent).__name__}: use the adapter of its framework")
+    check_store(store, "wrap", session)
     return WrappedAgent(agent, store, session, continues)
 
 

@@ -14,6 +14,7 @@ from agents.memory import SessionSettings
 
 from rath_bridge.aio import settled
 from rath_bridge.errors import MissingChunkError, MissingSessionError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import Draft, Key, Native, draft
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Compaction, ToolResult
@@ -56,6 +57,7 @@ class RathSession:
                 in which this id was kept last, else ``openai_agents/<session_id>``.
             session_settings: The SDK's: how many items a history read returns.
         """
+        check_store(store, "RathSession", session, optional=True)
         self.session_id = session_id
         self.session_settings = session_settings if session_settings is not None else SessionSettings()
         self._store = open_store() if store is None else store

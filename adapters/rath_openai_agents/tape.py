@@ -9,6 +9,7 @@ from threading import RLock
 from typing import Any, cast
 
 from rath_bridge.errors import MissingObjectError
+from rath_bridge.given import check_session
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Guardrail, ToolCall
 from rath_bridge.redaction import DEFAULT
@@ -62,6 +63,7 @@ class Tape:
     @classmethod
     def of(cls, session: Session) -> Tape:
         """Read a session."""
+        check_session(session, "a replay of model calls")
         chunks = list(session.chunks())
         nested = nested_runs(chunks)
         seen: dict[Digest, tuple[Mapping[str, Any], Digest]] = {}

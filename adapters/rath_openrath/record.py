@@ -6,6 +6,7 @@ from typing import Any
 
 from rath_bridge import interchange
 from rath_bridge.errors import UnknownFormatError
+from rath_bridge.given import check_session, check_store
 from rath_bridge.interchange.importing import import_document
 from rath_bridge.interchange.reading import Document
 from rath_bridge.session import Session, Store
@@ -28,6 +29,7 @@ def import_session(store: Store, session: Any, *, name: str | None = None) -> Se
         UnknownFormatError: It is no OpenRath session.
         DecodeError: A payload holds what is no JSON.
     """
+    check_store(store, "import_session")
     if not recognises(session):
         raise UnknownFormatError(f"a {type(session).__module__}.{type(session).__qualname__}", ["openrath"])
     ((native_id, obj),) = interchange.documents(interchange.format_named("openrath"), session)
@@ -44,4 +46,5 @@ def export_session(session: Session) -> Any:
     Raises:
         MissingExtraError: openrath is not installed.
     """
+    check_session(session, "export_session")
     return encode(session, as_="session")[0]

@@ -21,6 +21,7 @@ from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.gathered import Gathered, Shown
 from rath_bridge.evidence.order import parents_first
 from rath_bridge.evidence.reading import open_files
+from rath_bridge.given import check_session
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import ToolResult
@@ -59,6 +60,7 @@ class Answer:
 
 def audit(session: Session) -> list[Answer]:
     """Answer every audit question about a session."""
+    check_session(session, "audit")
     reader = session.store.backend
     return answers(parents_first(session.head, reader, set()), session.head)
 

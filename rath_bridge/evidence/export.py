@@ -27,6 +27,7 @@ from rath_bridge.evidence.signing import KeyFile, load_signer, sign, signer_name
 from rath_bridge.evidence.survey import Survey
 from rath_bridge.evidence.timeline import Timeline
 from rath_bridge.evidence.writing import LineFile, Sink, packet_at
+from rath_bridge.given import check_session
 from rath_bridge.model.chunk import Chunk, format_time
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.reaching import Memo, Reference, body_references, reach
@@ -76,6 +77,8 @@ def export_packet(
         CorruptStoreError: The store is damaged; ``rath-bridge fsck`` lists every fault.
     """
     given = [sessions] if isinstance(sessions, Session) else list(sessions)
+    for one in given:
+        check_session(one, "export_packet")
     if not given:
         raise PacketError("a packet needs at least one session, none was given: pass a Session or several")
     keys = [load_signer(key) if isinstance(key, str | os.PathLike) else key for key in sign_with]  # pyright: ignore[reportUnknownArgumentType]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from rath_bridge.errors import UnknownFormatError, UnsupportedError
+from rath_bridge.given import check_session
 from rath_bridge.handover.taking import take as take
 from rath_bridge.interchange.formats import formats
 from rath_bridge.model.chunk import Chunk, Draft, draft
@@ -49,6 +50,7 @@ def encode(
         UnsupportedError: A form that the target does not have, or an unknown style.
         MissingExtraError: The framework is not installed.
     """
+    check_session(session, "encode")
     if not callable(style) and style not in STYLES:
         raise UnsupportedError(
             f"there is no style {style!r}: use one of {', '.join(STYLES)}, or a function that writes the briefing"

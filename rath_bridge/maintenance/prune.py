@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from rath_bridge.given import check_store
 from rath_bridge.maintenance.redact import drop_entries, notice
 from rath_bridge.model.chunk import Chunk, format_time, now
 from rath_bridge.model.digests import Digest
@@ -67,6 +68,7 @@ def prune(
         StoreUnavailableError: The store could not be written, or others read it while its files should be rewritten.
         ValueError: ``keep`` is no time.
     """
+    check_store(store, "prune")
     if keep < timedelta(0):
         raise ValueError(f"prune needs the time to keep, it was given {keep}: use timedelta(days=180)")
     backend = store.backend

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rath_bridge.given import check_store
 from rath_bridge.maintenance.echoes import echoes, texts_of
 from rath_bridge.maintenance.uses import Use, Uses, where_used
 from rath_bridge.model.chunk import Key, draft
@@ -71,6 +72,7 @@ def redact(
         MissingChunkError: A chunk is not in the store; nothing was changed.
         StoreUnavailableError: The store could not be written, or others read it while its files should be rewritten.
     """
+    check_store(store, "redact")
     asked, wanted = set(chunks), set(objects)
     backend = store.backend
     told = backend.erase(asked, objects=wanted, dry_run=True)

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from rath_bridge.errors import UnsupportedError
+from rath_bridge.given import check_session
 from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
 from rath_bridge.otel import names as n
@@ -163,6 +164,7 @@ def export_spans(
         UnsupportedError: The provider is not the SDK's.
         MissingChunkError: ``since`` is not in the store.
     """
+    check_session(session, "export_spans")
     writer = SpanWriter(tracer_provider)
     meters = Instruments(meter_provider) if meter_provider is not None else None
     events = InferenceEvents(logger_provider) if logger_provider is not None and switches.events_wanted() else None

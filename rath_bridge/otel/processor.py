@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 from rath_bridge.errors import MissingExtraError
+from rath_bridge.given import check_store
 from rath_bridge.model.chunk import FIRST, LAST, SpanContext
 from rath_bridge.model.kinds import Span
 from rath_bridge.otel import names as n
@@ -60,6 +61,7 @@ class SessionSpanProcessor(SpanProcessor):
             session: One session for all spans; by default each goes where it belongs.
             **options: Of `Recorder`, for the recorders that this processor opens.
         """
+        check_store(store, "SessionSpanProcessor", session)
         self._store, self._session, self._options = store, session, options
         self._places: dict[int, _Place] = {}
         self._own: OrderedDict[str, Recorder] = OrderedDict()

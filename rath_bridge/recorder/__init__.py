@@ -25,6 +25,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 import orjson
 
 from rath_bridge.errors import RecorderError
+from rath_bridge.given import check_session, check_store
 from rath_bridge.model.chunk import Draft, Key, Native, SpanContext, draft, draft_of, now
 from rath_bridge.model.digests import Digest, new_id
 from rath_bridge.model.kinds import Body, Run, body_of
@@ -80,6 +81,7 @@ class Recorder(Writer):
             spool: Chunks that may wait while the store is down.
             background: Write what is queued soon, by a thread; False waits for `flush`, for who flushes often by itself.
         """
+        check_session(session, "Recorder")
         super().__init__(session, strict=strict, spool=spool, background=background)
         self.id = new_id(8)
         self.trace_id = new_id(16)
@@ -338,6 +340,7 @@ def record(store: Store, name: str, **options: Any) -> Generator[Recorder]:
         name: Session, or session@branch.
         **options: Of `Recorder`.
     """
+    check_store(store, "record", name)
     recorder = Recorder(store.session(name, create=True), **options)
     try:
         with recorder.inside(None):
@@ -361,6 +364,7 @@ def recorder_for(
     Returns:
         The recorder, and whether the caller owns it (must close it).
     """
+    check_store(store, "recorder_for")
     ambient = current_recorder()
     if session is None and ambient is not None:
         return ambient, False

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from rath_bridge.errors import NameInUseError, RathError
+from rath_bridge.given import check_program, check_session
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.plugins import adapters
@@ -27,6 +28,7 @@ from rath_bridge.replay.players import frameworks, players
 from rath_bridge.replay.report import ReplayReport, in_order
 from rath_bridge.replay.tape import Tape
 from rath_bridge.replay.twins import at_once
+from rath_bridge.replay.unanswered import Unanswered, made_itself, reason, unanswered
 from rath_bridge.replay.versions import versions
 from rath_bridge.session import Session, Store, check_name, redirect
 from rath_bridge.store.overlay import OverlayBackend
@@ -71,7 +73,9 @@ def replay(
 
     Raises:
         ValueError: An argument means nothing for this record; nothing was run.
+        WrongTypeError: No Session, or no such function; nothing was run.
     """
+    check_program(run, "replay")
     playing = _Replay.of(session, until, then, overrides, policy, allow_effects, after, branch)
     if playing.may_run:
         with playing.stage() as scratch:
@@ -81,6 +85,7 @@ def replay(
 
 async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> ReplayReport:
     """Async twin of `replay`: ``run`` may be a coroutine function, or an `rath_bridge.transform.AsyncTransform`."""
+    check_program(run, "areplay")
     playing = _Replay.of(session, *(options.pop(name, default) for name, default in _OPTIONS.items()))
     if options:
         raise TypeError(f"areplay() got unexpected arguments: {', '.join(options)}")
@@ -166,6 +171,8 @@ class _Replay:
     problems: tuple[str, ...]
     scratch: OverlayBackend
     branch: Branch
+    alone: list[Unanswered]
+    """Calls without a player."""
     value: Any = None
     error: str | None = None
     reasons: list[str] = field(default_factory=list[str])
@@ -175,11 +182,14 @@ class _Replay:
         cls, session: Session, until: Any, then: str, overrides: Any, policy: Any, allow_effects: bool, after: Any,
         branch: str | None,
     ) -> _Replay:  # fmt: skip
+        check_session(session, "replay")
         session = Session(session.store.bound(), session.session, session.branch, session.head, session.position)
         tape = Tape.of(
             session, until=until, then=then, overrides=overrides, policy=policy, allow_effects=allow_effects, after=after
         )  # fmt: skip
         tape.players, problems = players(tape)
+        alone = unanswered(tape)
+        problems += (reason(refused),) if (refused := [one for one in alone if not one.let]) else ()
         if branch is not None:
             check_name(branch, "branch")
             if tape.may_part and session.store.kept.ref(session.session, branch) is not None:
@@ -189,11 +199,11 @@ class _Replay:
         following = Branch(tape, scratch, branch)
         if tape.may_part:
             scratch.follower = following.follow
-        return cls(tape, problems, scratch, following)
+        return cls(tape, problems, scratch, following, alone)
 
     @property
     def may_run(self) -> bool:
-        """A framework that has something on record, and cannot serve it, would run live."""
+        """What is on record, and cannot be served, would run live."""
         return not self.problems
 
     @contextmanager
@@ -299,6 +309,7 @@ class _Replay:
         tape, record = self.tape, self.tape.held.session
         self.branch.write()
         made = self.made() if self.may_run else None
+        itself = made_itself(tape, self.alone, made.chunks() if made is not None else ())
         divergence = tape.divergence or (self._compared(made) if self.may_run else None)
         reasons = [*self.problems, *tape.held.faults]
         for found in (*(player.reasons for player in tape.players.values()), tape.reasons, self.reasons):
@@ -321,7 +332,8 @@ class _Replay:
             )  # fmt: skip
         return ReplayReport(
             equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,
-            served=tape.served, live=len(tape.made), made=tuple(tape.made), unused=in_order(record, unused),
+            served=tape.served, live=len(tape.made) + len(itself), made=(*tape.made, *itself), itself=tuple(itself),
+            unused=in_order(record, unused),
             misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=(*self._notes(), *lacking),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
             session=record, result=self.branch.session or made, value=self.value, error=self.error, in_words=told,

@@ -89,7 +89,7 @@ finally:
     os.waitpid(hog, 0)
     over.set()
 for thread in threads:
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 assert list(lite.fsck()) == []
 """
@@ -163,7 +163,34 @@ assert not forking._coming and not forking._resting.held
 """
 
 
-@pytest.mark.parametrize("script", [AMID_WRITERS, NOT_AT_REST, CROSSWISE], ids=["amid-writers", "not-at-rest", "crosswise"])
+STOPPED = """
+store = rb.open_store("memory:")
+session = store.create("s")
+plain, jumps = forking.monotonic, [0.0]
+
+def monotonic():
+    jumps[0] += 6.0  # as if the process had been stopped each time that it looks at the clock
+    return plain() + jumps[0]
+
+forking.monotonic = monotonic
+began = threading.Event()
+
+def slow():
+    began.set()
+    time.sleep(0.5)
+    yield from ()
+
+thread = threading.Thread(target=store.backend.ingest, args=(slow(), []))
+thread.start()
+began.wait()
+child(lambda: session.append(rb.message("user", "x")))
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [AMID_WRITERS, NOT_AT_REST, CROSSWISE, STOPPED], ids=["amid-writers", "not-at-rest", "crosswise", "stopped"]
+)
 def test_a_fork(script: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + script, str(tmp_path)], capture_output=True, text=True, timeout=110, check=False

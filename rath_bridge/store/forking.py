@@ -15,6 +15,8 @@ from weakref import ReferenceType, ref
 
 WAIT: Final = 5.0
 """Seconds that a fork waits at most, for all locks together; what is not at rest by then is never used in the child."""
+_SLICE: Final = 0.1
+"""They are counted in pieces: while the whole process is stopped, nobody comes to rest, and it is not waited either."""
 
 T = TypeVar("T")
 
@@ -104,24 +106,25 @@ def _stand_aside() -> None:
 
 def _before() -> None:
     global _coming
-    deadline = monotonic() + WAIT
     _resting.found, _resting.held = _all.all(), {}
     _resting.alone = _turn.acquire(timeout=WAIT)
     if _resting.alone:
         _over.clear()
         _coming = get_ident()
-        _gather(_resting.found, _resting.held, deadline)
+        _gather(_resting.found, _resting.held, WAIT)
 
 
-def _gather(found: Sequence[Forkable], held: dict[int, list[StoreLock]], deadline: float) -> None:
+def _gather(found: Sequence[Forkable], held: dict[int, list[StoreLock]], patience: float) -> None:
     """Take every lock, or, where one is not free, none while it is waited for: who holds it may need another one first."""
     given_up: set[int] = set()
     while (wanted := _taken(found, held, given_up)) is not None:
         _release(held)
-        if wanted.lock.acquire(timeout=max(0.0, deadline - monotonic())):
+        begun = monotonic()
+        if wanted.lock.acquire(timeout=min(_SLICE, patience)):
             wanted.lock.release()
-        else:
+        elif patience <= 0:
             given_up.add(id(wanted))
+        patience = max(0.0, patience - min(_SLICE, monotonic() - begun))
 
 
 def _taken(found: Sequence[Forkable], held: dict[int, list[StoreLock]], given_up: set[int]) -> StoreLock | None:

@@ -36,6 +36,8 @@ from rath_bridge.verbs.fsck import Finding, fsck
 from rath_bridge.verbs.log import LogEntry, log
 from rath_bridge.verbs.transcript import Call, TranscriptMessage
 
+Place = Digest | int | Chunk | TranscriptMessage
+"""What names a chunk of a session: digest, number, the chunk itself, or a message of the transcript."""
 _PLACEMENT: Final = frozenset({"placement"})
 _NAME: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\u2028\u2029@]{1,400}\Z")
 
@@ -260,17 +262,20 @@ class Session:
         done = self.store.backend.append(self.session, self.branch, drafts, head=self.head, on_conflict=on_conflict)
         return self._at(done.ref)
 
-    def fork(self, branch: str | None = None, *, at: Digest | None = None, session: str | None = None) -> Session:
+    def fork(self, branch: str | None = None, *, at: Place | None = None, session: str | None = None) -> Session:
         """Begin another line at a chunk, inclusive. O(1): one chunk, whatever the length (law 3).
 
         Args:
             branch: Name of the new branch of this session.
-            at: Digest of the chunk to fork at (or its beginning); the head, when absent.
+            at: The chunk to fork at: its digest or the beginning of it, its number in this line, the `Chunk` itself, or a message of
+                `messages`; the head, when absent.
             session: Fork into a session of this name instead.
 
         Raises:
             NameInUseError: The branch or session exists.
             MissingChunkError: ``at`` is not in the store.
+            IndexError: This line has no chunk of that number.
+            WrongTypeError: ``at`` names no chunk.
         """
         if branch is None and session is None:
             raise InvalidNameError(branch, "give the fork a branch name, or session='name'")
@@ -423,7 +428,7 @@ class Session:
         """Async twin of `append`."""
         return await in_thread(self.append, *drafts, on_conflict=on_conflict)
 
-    async def afork(self, branch: str | None = None, *, at: Digest | None = None, session: str | None = None) -> Session:
+    async def afork(self, branch: str | None = None, *, at: Place | None = None, session: str | None = None) -> Session:
         """Async twin of `fork`."""
         return await in_thread(self.fork, branch, at=at, session=session)
 
@@ -470,7 +475,15 @@ class Session:
         if other.store != self.store:
             raise ValueError(f"{other.name} lives in {other.store.url}, not in {self.store.url}: import it there first")
 
-    def _point(self, at: Digest) -> Digest:
+    def _point(self, at: Place) -> Digest:
+        if isinstance(at, Chunk | TranscriptMessage):
+            return at.id
+        if isinstance(at, int) and not isinstance(at, bool):
+            return self[at].id
+        if not isinstance(at, str):
+            raise WrongTypeError(
+                "fork", "a chunk as at: its digest, its number, the Chunk or a message", at, "pass at=session[3]"
+            )
         return at if is_digest(at) else resolve(self.store.backend, at)
 
 

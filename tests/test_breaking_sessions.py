@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 import rath_bridge as rb
-from rath_bridge.errors import ConflictError, EncodeError, InvalidNameError, MissingChunkError
+from rath_bridge.errors import ConflictError, EncodeError, InvalidNameError, MissingChunkError, WrongTypeError
 from rath_bridge.model.chunk import Native, draft
 from rath_bridge.model.kinds import Message, Note
 from rath_bridge.model.parts import GenericPart, TextPart
@@ -91,12 +91,22 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
     assert [s.name for s in store.sessions()] == ["s"]
 
 
-@pytest.mark.parametrize("point", ["", "zz", "ab" * 32, "z" * 64, "é" * 64, "abcd", 5, b"x" * 64])
+@pytest.mark.parametrize("point", ["", "zz", "ab" * 32, "z" * 64, "é" * 64, "abcd"])
 def test_a_fork_at_no_chunk_is_refused(store: rb.Store, point: Any) -> None:
     session = store.create("s")
     with pytest.raises(MissingChunkError):
         session.fork("b", at=point)
     assert session.fork("c", at=session.head.upper())[0].id == session.head
+
+
+@pytest.mark.parametrize(
+    ("point", "error"), [(5, IndexError), (-3, IndexError), (True, WrongTypeError), (b"x" * 64, WrongTypeError)]
+)
+def test_a_fork_at_what_names_no_chunk_is_refused(store: rb.Store, point: Any, error: type[Exception]) -> None:
+    session = store.create("s")
+    with pytest.raises(error):
+        session.fork("b", at=point)
+    assert session.heads() == {"main": session.head}
 
 
 @pytest.mark.parametrize(

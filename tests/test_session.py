@@ -128,6 +128,14 @@ def test_a_name_that_is_a_member_of_an_enum_is_refused(store: Store) -> None:
     assert s.heads() == {"main": s.head}
 
 
+def test_a_fork_takes_a_chunk_as_people_have_it(store: Store) -> None:
+    s = store.create("s").append(rb.message("user", "one"), rb.message("user", "two"))
+    first = s.messages()[0]
+    for name, at in {"digest": first.id, "number": 1, "from the end": -2, "chunk": s[1], "message": first}.items():
+        fork = s.fork(name.replace(" ", "-"), at=at)
+        assert [message.text for message in fork.messages()] == ["one"], name
+
+
 def test_a_chunk_may_be_named_by_its_beginning(store: Store) -> None:
     s = store.create("s").append(*(rb.message("user", str(i)) for i in range(40)))
     point = s[3].id

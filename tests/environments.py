@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -42,9 +43,13 @@ def made(name: str, factory: pytest.TempPathFactory, variable: str, *commands: S
         if not (place / "ready").exists():
             place.mkdir(exist_ok=True)
             for command in commands:
-                done = subprocess.run([word.replace(PLACE, str(place)) for word in command], capture_output=True, text=True)
-                if done.returncode:
-                    pytest.fail(f"{name} cannot be set up: {done.stderr.strip()[-600:]}")
+                for pause in (2, 20, None):  # registries have bad moments
+                    done = subprocess.run([word.replace(PLACE, str(place)) for word in command], capture_output=True, text=True)
+                    if not done.returncode:
+                        break
+                    if pause is None:
+                        pytest.fail(f"{name} cannot be set up: {done.stderr.strip()[-600:]}")
+                    sleep(pause)
             (place / "ready").touch()
     return place
 

@@ -19,9 +19,9 @@ from rath_bridge.evidence.audit import audit, audit_packet
 from rath_bridge.interchange.transfer import PacketOrigin, transfer
 from rath_bridge.model.kinds import Approval, Compaction, Inference, Placement, ToolCall, ToolResult, Usage
 from rath_langgraph import RathSaver
+from tests.browser import look_at, needs_browser
 from tests.replay.mixed import Answers, program
 from tests.test_evidence_packet import contents
-from tests.test_evidence_report import CHROMIUM
 from tests.test_evidence_signing import make_key, shell_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen on this machine")
@@ -136,23 +136,14 @@ def test_every_audit_question_is_answered_with_evidence(dossier: tuple[Path, rb.
     assert "tried again" in " ".join(row.text for row in side["failures"])
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_browser
 def test_a_browser_shows_the_mixed_dossier_without_an_error_or_a_request(
     dossier: tuple[Path, rb.Session], tmp_path: Path
 ) -> None:
-    assert CHROMIUM is not None
     packet, _ = dossier
-    picture, net = tmp_path / "page.png", tmp_path / "net.json"
-    command = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--disable-extensions", f"--user-data-dir={tmp_path / 'profile'}",
-        "--enable-logging=stderr", "--window-size=1200,2400", f"--log-net-log={net}", f"--screenshot={picture}",
-        (packet / "report.html").as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr
-    assert picture.stat().st_size > 20_000
+    found = look_at(packet / "report.html", tmp_path, "1200,2400")
+    assert "CONSOLE" not in found.said
+    assert found.picture.stat().st_size > 20_000
     page = (packet / "report.html").read_text()
     assert not re.search(
         r"<(?:script|iframe|object|embed|link|img|form)\b|\bon\w+=|url\(|https?://",

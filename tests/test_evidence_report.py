@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,12 +13,12 @@ from rath_bridge.evidence import Claim, claim_draft
 from rath_bridge.evidence.page import text
 from rath_bridge.model.kinds import Error, Handoff, Inference, Message, Note, Run, ToolCall, ToolResult
 from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
+from tests.browser import look_at, needs_browser
 from tests.cli_store import HOSTILE, fill
 from tests.rich_session import rich_session
 from tests.test_evidence_packet import contents
 
 EVIL = "</style></title><script>alert(1)</script><img src=http://192.0.2.1/x onerror=alert(2)>\"'--> " + HOSTILE
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "main", "header", "section", "h1", "h2", "h3", "p", "div", "span", "b", "s", "br",
     "ul", "li", "table", "tr", "th", "td", "code", "pre", "a", "label", "input", "svg", "path", "circle", "text", "footer",
@@ -183,19 +181,10 @@ def test_text_is_inert(value: str) -> None:
     assert len(shown) <= 401 * 6
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_browser
 def test_a_browser_shows_it_without_an_error_or_a_request(tmp_path: Path) -> None:
-    assert CHROMIUM is not None
     packet = rb.export_packet(hostile(rb.open_store("memory:")), tmp_path / "p")
-    picture, net = tmp_path / "page.png", tmp_path / "net.json"
-    command = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--disable-extensions", f"--user-data-dir={tmp_path / 'profile'}",
-        "--enable-logging=stderr", "--window-size=1200,1600", f"--log-net-log={net}", f"--screenshot={picture}",
-        (packet / "report.html").as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr
-    assert picture.stat().st_size > 20_000
-    assert "192.0.2.1" not in net.read_text()
+    found = look_at(packet / "report.html", tmp_path)
+    assert "CONSOLE" not in found.said
+    assert found.picture.stat().st_size > 20_000
+    assert "192.0.2.1" not in found.network

@@ -55,7 +55,7 @@ async def test_8014_a_record_of_mcp_tools_needs_no_mcp_to_be_replayed_and_contin
     assert (tmp_path / "ledger").read_text() == "3 "
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # who comes second waits for the one who sets it up
 async def test_8014_beside_the_second_sdk_line(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     commands = ([sys.executable, "-m", "venv", "PLACE/env"], [PYTHON, "-m", "pip", "install", "-q", *NEEDS])
     place = made("autogen-mcp-2", tmp_path_factory, "RATH_AUTOGEN_MCP_2X", *commands)

@@ -14,7 +14,7 @@ from tests.environments import PIP, PLACE, made
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # who comes second waits for the one who sets it up
 def test_the_same_with_1_3(tmp_path_factory: pytest.TempPathFactory) -> None:
     install = [*PIP, "--no-deps", "--target", f"{PLACE}/site", "openrath==1.3.0"]
     site = made("openrath-1.3", tmp_path_factory, "RATH_OPENRATH_13", install) / "site"

@@ -14,7 +14,7 @@ from tests.environments import second_mcp
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # who comes second waits for the one who sets it up
 def test_spans_of_the_second_sdk_line(tmp_path_factory: pytest.TempPathFactory) -> None:
     python = second_mcp(tmp_path_factory)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters")])}

@@ -104,3 +104,23 @@ def test_a_call_that_is_answered_in_a_later_run_is_one_call() -> None:
 def test_nothing_in_a_body_is_taken_for_granted(body: Any) -> None:
     for kind in ("message", "tool_call", "tool_result", "run", "note"):
         list(told(kind, body))
+
+
+@pytest.mark.parametrize("form", ["chunks", "both"])
+def test_an_id_that_is_used_again_behind_a_fork_in_the_middle_of_a_call_is_another_call(form: str) -> None:
+    def asks(n: int) -> list[Any]:
+        part = Message(role="assistant", parts=(ToolCallPart("c1", "stock", {"n": n}),))
+        started = ToolCall(name="stock", call_id="c1", arguments={"n": n})
+        return [rb.draft(body) for body in [*([part] if form == "both" else []), started]]
+
+    def answers(left: int) -> list[Any]:
+        result = ToolResult(name="stock", call_id="c1", result=left)
+        part = Message(role="tool", parts=(ToolCallResponsePart("c1", str(left), {}),))
+        return [rb.draft(body) for body in [result, *([part] if form == "both" else [])]]
+
+    base = rb.open_store("memory:").create("s").append(*asks(1))
+    other = base.fork("what-if").append(*answers(0), *asks(2), *answers(7))
+    rows = [section.to_json() for section in base.append(*answers(3)).diff(other).calls()]
+    assert [(row["kind"], row.get("path")) for row in rows] == [("changed", "result"), ("added", None)]
+    assert (rows[0]["ours_value"], rows[0]["theirs_value"]) == (3, 0)
+    assert (rows[1]["theirs"]["arguments"], rows[1]["theirs"]["result"]) == ({"n": 2}, 7)

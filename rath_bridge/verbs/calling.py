@@ -169,8 +169,7 @@ class CallFold:
                 if call.status == "pending":
                     call.status = one.status
             return
-        again = call is not None and one.what != "result" and getattr(call, one.what) is not None
-        if call is None or again:
+        if call is None or _over(call, one.what):
             call = self._latest[scope, call_id] = Call(scope, call_id, one.name)
             self._found.append(call)
         if one.what == "asked":
@@ -181,6 +180,13 @@ class CallFold:
             call.extra.append(name)
         else:
             call.result, call.status = name, one.status
+
+
+def _over(call: Call, what: What) -> bool:
+    """Tell whether what begins under this id is another call; the first one's beginning may stand before what is looked at."""
+    if what == "asked":
+        return call.asked is not None or call.answered is not None
+    return what == "started" and (call.started is not None or call.result is not None)
 
 
 def _resumed(found: list[Call]) -> list[Call]:

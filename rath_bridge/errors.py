@@ -310,16 +310,27 @@ class AdapterError(RathError):
     """An adapter could not do what was asked."""
 
 
+def pip_line(extra: str) -> str:
+    """Return what installs an adapter's framework: one of our own extras, or, for a third party's adapter, any requirement."""
+    from importlib import metadata
+
+    try:
+        ours = metadata.metadata("rath-bridge").get_all("Provides-Extra") or ()
+    except metadata.PackageNotFoundError:
+        ours = (extra,)
+    return f'pip install "rath-bridge[{extra}]"' if extra.replace("_", "-") in ours else f'pip install "{extra}"'
+
+
 class MissingExtraError(AdapterError, ImportError):
     """A framework is not installed.
 
     Attributes:
-        extra: Name of the extra, as in ``pip install "rath-bridge[extra]"``.
+        extra: Name of the extra, as in ``pip install "rath-bridge[extra]"``; a third party's adapter names a requirement of its own.
     """
 
     def __init__(self, feature: str, extra: str) -> None:
         self.feature, self.extra = feature, extra
-        super().__init__(f'{feature} needs a package that is not installed: pip install "rath-bridge[{extra}]"')
+        super().__init__(f"{feature} needs a package that is not installed: {pip_line(extra)}")
 
 
 class UnknownFormatError(AdapterError, LookupError):

@@ -44,7 +44,7 @@ class Adapter(Protocol):
 
     @property
     def extra(self) -> str:
-        """The extra that installs the framework: ``pip install "rath-bridge[extra]"``."""
+        """What pip installs the framework by: an extra of ours, as in ``rath-bridge[extra]``; else a requirement, as it is."""
         ...
 
     @property
@@ -83,7 +83,9 @@ def _discover() -> tuple[dict[str, Any], dict[str, str]]:
             loaded = point.load()
             missing = [name for name in ("name", "extra", "SUPPORTED", "recognises") if not hasattr(loaded, name)]
             if missing:
-                raise AttributeError(f"{point.value} lacks {', '.join(missing)}")
+                raise AttributeError(
+                    f"{point.value} lacks {', '.join(missing)}: an entry point names what has them, a module or module:object"
+                )
             found[point.name] = loaded
         except Exception as error:  # noqa: BLE001 - one broken plugin is reported, never fatal
             broken[point.name] = f"{type(error).__name__}: {error}"

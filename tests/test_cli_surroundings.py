@@ -46,13 +46,13 @@ def facts(installed: dict[str, Any], **status: Any) -> dict[str, dict[str, Any]]
 
 
 def test_what_is_missing_is_named_with_its_line(installed: dict[str, Any]) -> None:
-    installed["demo"] = adapter(SUPPORTED={"no-such-package-at-all": ">=1"})
+    installed["demo"] = adapter(extra="mcp", SUPPORTED={"no-such-package-at-all": ">=1"})
     found = facts(installed)["no-such-package-at-all"]
     assert found["status"] == "missing"
-    assert found["advice"] == 'pip install "rath-bridge[demo-extra]"'
+    assert found["advice"] == 'pip install "rath-bridge[mcp]"'
     text = run("doctor")
     assert text.exit_code == 0
-    assert 'pip install "rath-bridge[demo-extra]"' in text.stdout
+    assert 'pip install "rath-bridge[mcp]"' in text.stdout
 
 
 def test_an_untried_version_is_a_warning(installed: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from rath_bridge.cli.checking import counted
 from rath_bridge.cli.face import AsJson, Face, sqlite_path, table, without_password
 from rath_bridge.cli.offered import has_commands
 from rath_bridge.cli.versions import satisfies
-from rath_bridge.errors import RathError
+from rath_bridge.errors import RathError, pip_line
 from rath_bridge.plugins import adapters as installed_adapters
 from rath_bridge.plugins import broken_adapters
 from rath_bridge.store import DEFAULT_URL
@@ -115,7 +115,7 @@ def _frameworks() -> Iterator[Fact]:
         for package, specifier in one.SUPPORTED.items():
             version = installed(package)
             if version is None:
-                yield Fact(package, "missing", None, specifier, f'pip install "rath-bridge[{one.extra}]"')
+                yield Fact(package, "missing", None, specifier, pip_line(one.extra))
             elif not satisfies(version, specifier):
                 yield Fact(package, "warning", version, specifier, f"the adapter {name} was not tried with this version")
             else:

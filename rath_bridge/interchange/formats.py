@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import Any, Final, Protocol, cast
 
 from rath_bridge import plugins
-from rath_bridge.errors import UnknownFormatError
+from rath_bridge.errors import UnknownFormatError, UnsupportedError
 from rath_bridge.model.chunk import Draft
 from rath_bridge.model.report import LossReport
 from rath_bridge.session import Session
@@ -82,12 +82,15 @@ def format_named(name: str) -> Format:
 
     Raises:
         UnknownFormatError: There is none of that name.
+        UnsupportedError: An adapter of that name reads and writes no files.
     """
     known = formats()
     found = known.get(name.replace("-", "_"))
-    if found is None:
-        raise UnknownFormatError(f"the format {name!r}", list(known))
-    return found
+    if found is not None:
+        return found
+    if name.replace("-", "_") in plugins.adapters():
+        raise UnsupportedError(f"the adapter {name} reads and writes no files: it has no dumps; what does: {', '.join(known)}")
+    raise UnknownFormatError(f"the format {name!r}", list(known))
 
 
 def format_of(obj: Any) -> Format | None:

@@ -172,6 +172,10 @@ class Recorder(Writer):
         """Build a draft as `emit` does, without queueing it; ``observed=False`` keeps it as given (what a framework
         loads again).
         """
+        if isinstance(body, Draft):
+            raise TypeError(
+                "this takes a body of rath_bridge.model.kinds; a draft, as decode returns it, goes to Recorder.append"
+            )
         if observed and not self.record_content:
             body, native, objects = structure_only(body), None, None
         handle = current_run() if isinstance(run, Auto) else run

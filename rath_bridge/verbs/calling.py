@@ -116,12 +116,14 @@ class CallFold:
     for in one run and left open, and is carried out in a later one that did not ask for it (an approval, a resumed run), is one call.
     """
 
-    def __init__(self, roots: Mapping[str, str] | None = None) -> None:
+    def __init__(self, roots: Mapping[str, str] | None = None, *, part: bool = False) -> None:
         """Begin with nothing.
 
         Args:
             roots: The top-level run of each run, where that is known already; else runs are learned as they begin.
+            part: What is fed begins in the middle of a line: the beginning of a call may stand before it.
         """
+        self._part = part
         self._roots = dict(roots or {})
         self._found: list[Call] = []
         self._latest: dict[tuple[str, str], Call] = {}
@@ -160,6 +162,12 @@ class CallFold:
             parent: Any = value.get("parent")
             self._roots[chunk.run] = self._roots.get(parent, parent) if isinstance(parent, str) and parent else chunk.run
 
+    def _over(self, call: Call, what: What) -> bool:
+        """Tell whether what begins under this id is another call."""
+        if getattr(call, what) is not None:
+            return True
+        return self._part and (call.answered if what == "asked" else call.result) is not None
+
     def _take(self, name: Digest, scope: str, call_id: str, one: Told) -> None:
         call = self._latest.get((scope, call_id))
         if one.what == "answered":
@@ -169,7 +177,7 @@ class CallFold:
                 if call.status == "pending":
                     call.status = one.status
             return
-        if call is None or _over(call, one.what):
+        if call is None or (one.what != "result" and self._over(call, one.what)):
             call = self._latest[scope, call_id] = Call(scope, call_id, one.name)
             self._found.append(call)
         if one.what == "asked":
@@ -180,13 +188,6 @@ class CallFold:
             call.extra.append(name)
         else:
             call.result, call.status = name, one.status
-
-
-def _over(call: Call, what: What) -> bool:
-    """Tell whether what begins under this id is another call; the first one's beginning may stand before what is looked at."""
-    if what == "asked":
-        return call.asked is not None or call.answered is not None
-    return what == "started" and (call.started is not None or call.result is not None)
 
 
 def _resumed(found: list[Call]) -> list[Call]:

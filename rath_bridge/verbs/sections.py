@@ -181,7 +181,7 @@ def tool_calls(chunks: Sequence[Chunk], base: Digest | None, reader: Reader) -> 
     found: list[Fact] = []
     wanted = {one.run for one in chunks if one.kind in ("message", "tool_call", "tool_result") and one.run is not None}
     around = reversed(_begun(chunks, wanted, base, reader).values())
-    for call in calls([*around, *chunks]):
+    for call in calls([*around, *chunks], part=True):
         place = by_id.get(call.begun or call.ended or "")
         values: dict[str, Any] = {"name": call.name, "status": call.status}
         if (arguments := _said(place, call.call_id, ("started", "asked"))) is not ABSENT:

@@ -155,9 +155,9 @@ def _old_names(chunks: Sequence[Chunk]) -> dict[int, list[Digest]]:
     return found
 
 
-def calls(chunks: Sequence[Chunk]) -> list[Call]:
-    """Pair calls with results along a line (law 8), in order of first appearance; see `rath_bridge.verbs.calling`."""
-    fold = CallFold(top_runs(chunks))
+def calls(chunks: Sequence[Chunk], *, part: bool = False) -> list[Call]:
+    """Pair calls with results along a line (law 8), or the last part of one, in order of first appearance."""
+    fold = CallFold(top_runs(chunks), part=part)
     for chunk in chunks:
         data = chunk.body_bytes
         if data is None or chunk.kind == "run" or chunk.kind not in CALLS:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from rath_bridge.errors import PacketError, RathError
-from rath_bridge.evidence.replayed import came_out_equal
+from rath_bridge.evidence.replayed import came_out_equal, recorded_replay
 from rath_bridge.model.chunk import Chunk, Draft, draft
 from rath_bridge.model.digests import Digest, is_digest
 from rath_bridge.model.encoding import escape
@@ -252,7 +252,7 @@ def check_claim(
             wrong = True
             reasons.append(f"there are {number} of {name!r:.60}, not {wanted}")
     if claim.basis == "replay" and readable and not any(_is_replay(one) for one in readable):
-        reasons.append("it rests on a replay, but no evidence is a replay's that came out equal")
+        reasons.append("it rests on a replay, but no evidence is a replay's that came out equal" + _why_not(readable))
     if claim.basis == "replay" and replay is not None and not replay.equal:
         wrong = True
         reasons.append(_outcome(replay))
@@ -301,6 +301,13 @@ def _words(chunk: Chunk) -> str:
 
 def _is_replay(chunk: Chunk) -> bool:
     return came_out_equal(chunk) or (chunk.kind == "session" and b'"op":"replay"' in (chunk.body_bytes or b""))
+
+
+def _why_not(evidence: Iterable[Chunk]) -> str:
+    """What a replay that is on record says of itself, where it could not be compared."""
+    reasons: Any = next((found.get("reasons") for one in evidence if (found := recorded_replay(one)) is not None), None)
+    told = [one for one in cast("list[Any]", reasons) if isinstance(one, str)] if isinstance(reasons, list) else []
+    return f": {'; '.join(told)}" if told else ""
 
 
 def _outcome(report: ReplayReport) -> str:

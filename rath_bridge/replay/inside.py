@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import accumulate
 from typing import cast
 
@@ -12,7 +12,7 @@ from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Inference, Run, ToolCall
 from rath_bridge.model.trees import read_list
-from rath_bridge.replay.held import HeldCall
+from rath_bridge.replay.held import Held, HeldCall
 from rath_bridge.replay.tape import Tape
 
 
@@ -23,7 +23,12 @@ def inside_of_served(tape: Tape) -> set[Digest]:
     and a connection to one, may stand in the server's own run, since not every framework tells who calls: those made while the tool
     ran, and not asked for again, are its own.
     """
-    held = tape.held
+    return inside(tape.held, tape.answered)
+
+
+def inside(held: Held, answered: Collection[Digest]) -> set[Digest]:
+    """The same for calls of which it is only known that they are answered for: ``answered`` holds all chunks of each."""
+    known = frozenset(answered)
     servers: set[str] = set()
     parents: dict[str, str | None] = {}
     begun: dict[str, int] = {}
@@ -38,9 +43,9 @@ def inside_of_served(tape: Tape) -> set[Digest]:
     own: list[tuple[int, int]] = []  # of tools that ran in this process: what they asked a server for was theirs
     for call in held.calls:
         end = held.position(call.end)
-        if call.started and end is not None and tape.answered.issuperset(call.chunks):
+        if call.started and end is not None and known.issuperset(call.chunks):
             served.setdefault(call.run, []).append((call.position, end))
-            if not _is_mcp(tape, call):
+            if not _is_mcp(held, call):
                 own.append((call.position, end))
     spans, local = {run: _Spans(found) for run, found in served.items()}, _Spans(own)
     inner: set[str] = set()
@@ -62,13 +67,13 @@ def inside_of_served(tape: Tape) -> set[Digest]:
         if chunk.run in inner or (chunk.run in servers and chunk.kind != "run" and local.hold(chunk.position))
     }  # fmt: skip
     for call in held.calls:
-        if _is_mcp(tape, call) and local.hold(call.position):
+        if _is_mcp(held, call) and local.hold(call.position):
             found.update(call.chunks)
-    return found - tape.answered
+    return found - known
 
 
-def _is_mcp(tape: Tape, call: HeldCall) -> bool:
-    asked = tape.held.by_id[call.chunks[0]] if call.started and call.chunks else None
+def _is_mcp(held: Held, call: HeldCall) -> bool:
+    asked = held.by_id[call.chunks[0]] if call.started and call.chunks else None
     return asked is not None and (cast(ToolCall, asked.body).type or "").startswith("mcp")
 
 

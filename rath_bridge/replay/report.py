@@ -48,6 +48,8 @@ class ReplayReport:
     """Calls whose intent is on record and whose result is not: nobody knows whether they were done; a person decides."""
     made: tuple[str, ...] = ()
     """What was made live."""
+    itself: tuple[str, ...] = ()
+    """Those of them that no player answers for, and that the policy let the program make."""
     spent: Usage = field(default_factory=Usage)
     """Tokens that were not spent again: what the model calls that were served had cost."""
     halted: str | None = None
@@ -76,9 +78,10 @@ class ReplayReport:
 
     def lines(self) -> list[str]:
         """Return it for people: the verdict, the counts, then everything that was found."""
-        verdict = {
-            None: "not comparable", True: "equal up to where it parted" if self.made or self.halted else "equal", False: "diverged",
-        }[self.equal]  # fmt: skip
+        parted = len(self.made) > len(self.itself) or self.halted
+        verdict = {None: "not comparable", True: "equal up to where it parted" if parted else "equal", False: "diverged"}[
+            self.equal
+        ]
         name = self.session.name
         found = [f"{name}: {verdict}"]
         if self.equal is None:
@@ -108,6 +111,7 @@ class ReplayReport:
         found += [f"  unused: chunk {name[:12]}" for name in self.unused[:10]]
         found += [f"  not changed: {name} (the run did not come to it)" for name in self.unasked]
         found += [f"  unknown whether it was done: chunk {name[:12]}" for name in self.unknown]
+        found += [f"  made by the program itself: {what}" for what in dict.fromkeys(self.itself)]
         found += [f"  note: {note}" for note in self.notes]
         if self.halted:
             found.append(f"  halted before the {self.halted}")
@@ -120,7 +124,7 @@ class ReplayReport:
         usage = {name: getattr(self.spent, name) for name in ("input_tokens", "output_tokens")}
         return {
             "session": self.session.name, "head": self.session.head, "equal": self.equal, "exit_status": self.exit_status,
-            "served": self.served, "live": self.live, "made": list(self.made), "unused": list(self.unused),
+            "served": self.served, "live": self.live, "made": list(self.made), "itself": list(self.itself), "unused": list(self.unused),
             "unasked": list(self.unasked), "unchanged": self.unchanged,
             "misses": [one.as_json() for one in self.misses],
             "divergence": None if self.divergence is None else self.divergence.as_json(),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests.offline import refuse_other_hosts
 
 IN_CI = os.environ.get("RATH_CI") == "1"
+LINUX = sys.platform == "linux"
 
 settings.register_profile("fast", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Elsewhere each run looks for new examples; here it says whether this code is sound, and the same each time.
@@ -24,6 +28,15 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.endswith("_API_KEY") or name.startswith(("LANGSMITH_", "LANGCHAIN_", "RATH_BRIDGE_")):
             del os.environ[name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what a test that failed has left behind: a process that lives on may hold a pipe, a port or a disk."""
+    if os.environ.get("PYTEST_XDIST_WORKER") or not session.config.getoption("numprocesses", None):  # else ours are the workers
+        for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split() if LINUX else ():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -275,6 +275,18 @@ def test_control_c(sqlite_url: str) -> None:
         assert b"Traceback" not in running.stderr.read()
 
 
+def test_control_c_before_anything_has_begun() -> None:
+    code = (
+        "import sys\nfrom rath_bridge.cli import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'rath_bridge.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_no_framework_is_imported(url: str) -> None:
     names = ("langgraph", "langchain_core", "agents", "openai", "autogen_core", "mcp")
     code = (
@@ -289,6 +301,11 @@ def test_no_framework_is_imported(url: str) -> None:
 def test_the_manual_is_current() -> None:
     written = (ROOT / "docs" / "cli.md").read_text()
     assert written == manual(), "write it again: python -m rath_bridge.cli.manual > docs/cli.md"
+
+
+@pytest.mark.parametrize("word", ["record", "replay", "drift", "serve"])
+def test_the_manual_has_the_verbs_of_our_own_adapters(word: str) -> None:
+    assert f"\n    rath-bridge mcp {word} [OPTIONS]" in manual()
 
 
 def test_every_verb_explains_itself() -> None:

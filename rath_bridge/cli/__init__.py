@@ -10,6 +10,13 @@ from collections.abc import Callable
 
 def main() -> None:
     """Run ``rath-bridge`` with the process's arguments; ends the process with the status of the house plan, section 5."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # before a verb has begun, which has its own word for it
+        sys.exit(130)
+
+
+def _main() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started us: nobody is there, and no file may take its number
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process

@@ -69,6 +69,14 @@ def test_log_is_newest_first(url: str) -> None:
     assert run("log", "ticket-4711", "-n", "0", store=url).stdout == ""
 
 
+@pytest.mark.parametrize("more", [(), ("--oneline",), ("--all",)])
+def test_log_tells_the_number_of_each_chunk(url: str, more: tuple[str, ...]) -> None:
+    """NAME:N, ``--until`` and ``overrides=`` take it."""
+    for line in run("log", "ticket-4711", "--kind", "tool_call", *more, store=url).stdout.splitlines():
+        digest, number = line.split()[:2]
+        assert json.loads(run("show", f"ticket-4711:{number}", "--json", store=url).stdout)["id"].startswith(digest)
+
+
 def test_log_of_one_run_by_name_and_id(url: str) -> None:
     by_name = run("log", "ticket-4711", "--run", "triage", "--oneline", store=url).stdout
     assert len(by_name.splitlines()) == 7

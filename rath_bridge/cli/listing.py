@@ -141,7 +141,7 @@ def log(
     oneline: Annotated[bool, typer.Option("--oneline", help="Without times and runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened, newest first. Times are UTC.
+    """Show what happened, newest first, with digest and number: NAME:N. Times are UTC.
 
     History is read a page at a time, and never held whole; on a terminal it goes through $PAGER.
     """
@@ -277,6 +277,7 @@ def _print_log(
         kind = style_of(chunk)
         text = Text(no_wrap=True)
         text.append(chunk.id[:8], "id")
+        text.append(f" {chunk.position:>4}", "dim")
         if not oneline:
             moment = datetime.fromtimestamp(chunk.at // 1_000_000, UTC)
             if not face.out.is_terminal:

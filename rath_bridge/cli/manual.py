@@ -5,20 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from enum import Enum
+from importlib import metadata
 from typing import Any
 
 import typer
 
 from rath_bridge.cli.app import app
+from rath_bridge.cli.offered import offered_command, offered_names
+from rath_bridge.plugins import GROUP
 
 
 def manual() -> str:
-    """Return the manual of the core's verbs in Markdown; what adapters add differs from machine to machine."""
+    """Return the manual of all verbs in Markdown, those of the adapters that come with the core included; others differ by machine."""
     root: Any = typer.main.get_command(app)
     parts = ["# rath-bridge", "", inspect.cleandoc(root.help), "", "These stand before or after any verb:", ""]
     shared = [parameter for parameter in root.params if parameter.name in ("store", "no_color")]
     parts += [*_table(shared), ""]
-    for name, command in root.commands.items():
+    ours = metadata.distribution("rath-bridge").entry_points.select(group=GROUP).names
+    added = {name: offered_command(name) for name in sorted(ours & set(offered_names()))}
+    for name, command in {**root.commands, **added}.items():
         for word, one in [(f"{name} {below}", c) for below, c in getattr(command, "commands", {}).items()] or [(name, command)]:
             parts += [*_verb(word, one), ""]
     written = "*This page is written by `python -m rath_bridge.cli.manual`; a test compares it.*"

@@ -6,13 +6,13 @@ Imports without LangGraph; the names below are loaded when they are first used.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 # The rooms have the names of the functions in them: imported here, the functions are what the package shows.
 from rath_langgraph.decode import decode, recognises
+from rath_langgraph.edge import SUPPORTED, room
 from rath_langgraph.encode import encode
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 name: Final = "langgraph"
 extra: Final = "langgraph"
 frameworks: Final = ("langgraph", "langchain_core")
-SUPPORTED: Final[Mapping[str, str]] = {"langgraph": ">=1.0", "langgraph-checkpoint": ">=3.0", "langchain-core": ">=1.0"}
 
 _PUBLIC: Final = {
     "NodeTiming": "tasks", "RathGraph": "wrapping", "as_node": "node", "merge_state": "merging", "node_timings": "tasks",
@@ -73,9 +72,7 @@ def needed(backend: Backend, before: int) -> Iterable[Digest]:
     """Tell what ``rath-bridge prune`` must leave although it is old: what the delta channels of younger checkpoints are rebuilt from."""
     if not backend.scopes(name):
         return ()
-    from rath_langgraph.upkeep import needed as found
-
-    return found(backend, before)
+    return room("upkeep", "pruning threads of LangGraph").needed(backend, before)
 
 
 def prompt(items: Sequence[bytes]) -> Sequence[Message]:
@@ -85,9 +82,7 @@ def prompt(items: Sequence[bytes]) -> Sequence[Message]:
         MissingExtraError: LangGraph is not installed.
         RathError: They are no messages.
     """
-    from rath_bridge.plugins import require
-
-    require("langgraph.checkpoint.base", "reading a prompt of LangGraph", extra)
+    room("serde", "reading a prompt of LangGraph")
     from rath_langgraph.items import join_list
     from rath_langgraph.neutral import message_body
     from rath_langgraph.serde import RathSerializer
@@ -105,21 +100,13 @@ def player(tape: Tape) -> Player | None:
     in_use = "langchain_core" in sys.modules and find_spec("langgraph") is not None
     if not kinds & {"inference", "tool_call", "tool_result", "checkpoint"} and not in_use:
         return None
-    from rath_bridge.plugins import require
-
-    require("langgraph.checkpoint.base", "a replay of LangGraph", extra)
-    from rath_langgraph.replay import GraphPlayer
-
-    return GraphPlayer(tape)
+    return room("replay", "a replay of LangGraph").GraphPlayer(tape)
 
 
 def __getattr__(wanted: str) -> Any:
     if wanted not in _PUBLIC:
         raise AttributeError(f"module 'rath_langgraph' has no attribute {wanted!r}")
-    from rath_bridge.plugins import require
-
-    require("langgraph.checkpoint.base", f"rath_langgraph.{wanted}", extra)
-    value = getattr(import_module(f"rath_langgraph.{_PUBLIC[wanted]}"), wanted)
+    value = getattr(room(_PUBLIC[wanted], f"rath_langgraph.{wanted}"), wanted)
     globals()[wanted] = value
     return value
 

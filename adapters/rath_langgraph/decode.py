@@ -13,7 +13,7 @@ from rath_bridge.errors import DecodeError, EncodeError
 from rath_bridge.model.chunk import Draft, draft
 from rath_bridge.model.digests import new_id
 from rath_bridge.model.kinds import Checkpoint, Run
-from rath_bridge.plugins import require
+from rath_langgraph.edge import room
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
@@ -46,7 +46,7 @@ def decode(obj: Any, /) -> tuple[Draft, ...]:
         EncodeError: A value cannot be kept.
         MissingExtraError: LangGraph is not installed.
     """
-    require("langgraph.checkpoint.base", "rath_langgraph.decode", "langgraph")
+    room("serde", "rath_langgraph.decode")
     from rath_langgraph.serde import RathSerializer
 
     serde: SerializerProtocol = RathSerializer()

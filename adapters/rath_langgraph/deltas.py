@@ -148,7 +148,8 @@ def whole(found: CheckpointTuple, channels: Mapping[str, Any], histories: Mappin
 
 def rebuilt(channel: Any, history: Mapping[str, Any]) -> Any:
     """What a delta channel holds behind a history, by its own reducer."""
-    made = channel.from_checkpoint(history.get("seed"))
+    seed = history.get("seed")
+    made = channel.from_checkpoint(channel.typ() if seed is None else seed)  # older releases take None for a value
     made.replay_writes(history["writes"])
     return made.get()
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rath_bridge.errors import CorruptStoreError, UnsupportedError
 from rath_bridge.model.report import Loss, LossReport
-from rath_bridge.plugins import require
 from rath_bridge.session import Session
+from rath_langgraph.edge import room
 
 FORMS: Final = ("messages", "state", "checkpoint")
 
@@ -29,7 +29,7 @@ def encode(session: Session, /, as_: str = "messages") -> tuple[Any, LossReport]
     """
     if as_ not in FORMS:
         raise UnsupportedError(f"rath_langgraph has no form {as_!r}: use one of {', '.join(FORMS)}")
-    require("langgraph.checkpoint.base", "rath_langgraph.encode", "langgraph")
+    room("native", "rath_langgraph.encode")
     from rath_langgraph.native import encode_chunks
     from rath_langgraph.saved import channels_of, last_checkpoint
 

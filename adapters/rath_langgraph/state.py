@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
+from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import (
@@ -348,7 +348,7 @@ def load_writes(
     found = fetch(wanted) if wanted else dict[Digest, bytes]()
     listed = list(rows.items())
     if ordered:
-        listed.sort(key=lambda pair: writes_sort_key(pair[1][0], pair[0][0], pair[0][1]))
+        listed.sort(key=lambda pair: (pair[1][0], *pair[0]))
     return [(task_id, row[1], _write(row, serde, found)) for (task_id, _), (_, row) in listed]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from rath_bridge.errors import InvalidNameError
 from rath_bridge.model.chunk import SpanContext
 from rath_bridge.model.digests import Digest
+from rath_bridge.model.report import ManifestEntry
 from rath_bridge.session import Store, check_name, native_name
 from rath_langgraph.deltas import Deltas
 from rath_langgraph.items import Seen
@@ -39,6 +40,8 @@ class Known:
     """What its delta channels hold, as far as it is known."""
     whole: bool = True
     """Nothing that it stands on was erased."""
+    handed: tuple[ManifestEntry, ...] | None = ()
+    """Of an input that the graph has not taken in yet: what was handed over. None: read from the store, and not looked for."""
 
     def items(self, channel: str | None) -> Sequence[bytes]:
         """Digests of the messages that a channel holds."""

@@ -55,7 +55,7 @@ def lift(
     encoder: Encoder,
     threads: Threads,
     head: Digest,
-    foreign: Sequence[Chunk],
+    handed: Sequence[ManifestEntry],
     parents: Sequence[Known],
 ) -> Lifted:
     """Work out the message chunks of a checkpoint.
@@ -68,7 +68,7 @@ def lift(
         encoder: Holds the bytes of fresh items; what goes into a message chunk is taken out of its objects.
         threads: To read what the difference needs.
         head: The chunk behind which the checkpoint will stand.
-        foreign: What others have written to this branch since the parent.
+        handed: Manifest of what the graph was given since the parent.
         parents: For a subgraph, the checkpoint of the enclosing namespace.
     """
     if not encoder.open:
@@ -86,9 +86,10 @@ def lift(
         return Lifted(feed=feed, ids=ids)
     items = cast("list[BaseMessage]", channels.get(feed) or [])
     found = difference(before, new, lambda: ids_of(items), lambda places: _old_ids(encoder, threads.shelf, before, places))
-    ids = _resolve(ids, found, line, old, encoder, backend, before)
-    known = _known(line, items, new, found, before, backend, head, foreign, parents)
-    return _drafts(line, feed, items, new, ids, found, known, encoder, threads.shelf)
+    known = _known(line, items, new, found, before, backend, head, handed, parents)
+    anchors = {} if line.namespace else _anchors(found, known)
+    ids = _resolve(ids, _needed(found, anchors, known), line, old, encoder, backend, before)
+    return _drafts(line, feed, items, new, ids, found, known, anchors, encoder, threads.shelf)
 
 
 def _is_mirrored(value: Value | None, encoder: Encoder) -> bool:
@@ -96,9 +97,34 @@ def _is_mirrored(value: Value | None, encoder: Encoder) -> bool:
     return value is not None and (value.digest in encoder.mirrors or value.digest in encoder.seen.mirrors)
 
 
+def _anchors(found: Difference, known: Mapping[int, Digest]) -> dict[int, int]:
+    """Messages that nobody has said, in front of some that stand on the line: each with the place of what it stands behind.
+
+    The answer that closes a call is one: a graph is given it, and it is on record as soon as the graph has it.
+    """
+    if not known:
+        return {}
+    last = max(known)
+    fresh = {said.place for said in found.said if said.place not in known}
+    held: dict[int, int] = {}
+    for place in (said.place for said in found.said if said.replaces is None and said.after is None):
+        if place in known or place > last:
+            continue
+        anchor = next((i for i in range(place - 1, -1, -1) if i not in fresh), None)
+        if anchor is not None:
+            held[place] = anchor
+    return held
+
+
+def _needed(found: Difference, anchors: Mapping[int, int], known: Mapping[int, Digest]) -> set[int]:
+    """Places in the old list of messages whose chunks are named."""
+    needed = {*found.dropped, *(i for s in found.said for i in (s.replaces, s.after, *s.stands_for) if i is not None)}
+    return needed | {i if found.appended else found.kept[i] for i in anchors.values() if i not in known}
+
+
 def _drafts(
     line: Line, feed: str, items: Sequence[BaseMessage], new: Sequence[bytes], ids: Sequence[Digest | None], found: Difference,
-    known: Mapping[int, Digest], encoder: Encoder, fetch: Fetch,
+    known: Mapping[int, Digest], anchors: Mapping[int, int], encoder: Encoder, fetch: Fetch,
 ) -> Lifted:  # fmt: skip
     drafts: list[Draft] = []
     places: list[int] = []
@@ -107,11 +133,14 @@ def _drafts(
         names = [*ids, *(known.get(i) for i in range(len(ids), len(items)))]
     else:
         names = [ids[found.kept[i]] if i in found.kept else known.get(i) for i in range(len(items))]
-    for said in found.said:
+    # Several behind one anchor: each goes directly behind it, so the last is written first.
+    for said in sorted(found.said, key=lambda said: -said.place if said.place in anchors else 0):
         if said.place in known:
             continue
         item, name = items[said.place], new[said.place]
         body = _linked(message_body(item), said.replaces, said.after, said.stands_for, ids)
+        if said.place in anchors:
+            body = replace(body, after=names[anchors[said.place]])
         drafts.append(_observed(body, item, encoder.bytes.get(name), name, line.run, fetch))
         if name.hex() in drafts[-1].objects:
             encoder.objects.pop(name.hex(), None)
@@ -155,11 +184,10 @@ def _old_ids(encoder: Encoder, fetch: Fetch, before: Sequence[bytes], places: Se
 
 
 def _resolve(
-    ids: tuple[Digest | None, ...], found: Difference, line: Line, old: Known | None, encoder: Encoder, backend: Backend,
+    ids: tuple[Digest | None, ...], needed: Iterable[int], line: Line, old: Known | None, encoder: Encoder, backend: Backend,
     before: Sequence[bytes],
 ) -> tuple[Digest | None, ...]:  # fmt: skip
     """Find the message chunks of old items where an edit, an insertion or a removal has to name them."""
-    needed = {*found.dropped, *(i for s in found.said for i in (s.replaces, s.after, *s.stands_for) if i is not None)}
     if old is None or all(ids[i] is not None for i in needed):
         return ids
     chunks = list(backend.line(old.chunk))
@@ -180,7 +208,7 @@ def _resolve(
 
 def _known(
     line: Line, items: Sequence[BaseMessage], new: Sequence[bytes], found: Difference, before: Sequence[bytes], backend: Backend,
-    head: Digest, foreign: Sequence[Chunk], parents: Sequence[Known],
+    head: Digest, handed: Sequence[ManifestEntry], parents: Sequence[Known],
 ) -> dict[int, Digest]:  # fmt: skip
     """Messages of the new list that the session holds already: written by others, or by the graph around a subgraph."""
     said = [s.place for s in found.said if s.replaces is None]
@@ -190,20 +218,19 @@ def _known(
         return _from_parents(new, said, parents)
     known = _by_our_ids(items, said, backend)
     if before:
-        rows = _manifest(foreign)
-        if rows:
-            aligned = align(rows, [compare_key(items[i]) for i in said])
+        if handed:
+            aligned = align(handed, [compare_key(items[i]) for i in said])
             known.update({i: name for i, name in zip(said, aligned, strict=True) if name is not None and i not in known})
         return known
     chunks = list(backend.line(head))
-    rows = _manifest(chunks)
+    rows = manifest(chunks)
     keys = [compare_key(item) for item in items] if rows or any(c.kind == "message" for c in chunks) else []
     if rows:
         known.update({i: name for i, name in enumerate(align(rows, keys)) if name is not None})
     elif keys and not known:
         messages, report = encode_chunks(chunks)
-        handed = [compare_key(message) for message in messages]
-        if len(keys) > len(handed) > 0 and keys[: len(handed)] == handed:
+        stands = [compare_key(message) for message in messages]
+        if len(keys) > len(stands) > 0 and keys[: len(stands)] == stands:
             known.update({entry.position: entry.chunk for entry in report.manifest})
     return known
 
@@ -233,7 +260,7 @@ def _by_our_ids(items: Sequence[BaseMessage], said: Iterable[int], backend: Back
     return known
 
 
-def _manifest(chunks: Iterable[Chunk]) -> tuple[ManifestEntry, ...]:
+def manifest(chunks: Iterable[Chunk]) -> tuple[ManifestEntry, ...]:
     """The last manifest that was handed to LangGraph."""
     found: tuple[ManifestEntry, ...] = ()
     for chunk in chunks:

@@ -120,7 +120,7 @@ class _Writer:
 
     def close(self) -> None:
         """Answer every call that is still open, right behind the answers that its message has."""
-        for call_id, (at, name, chunk) in reversed(self.waiting.items()):
+        for call_id, (at, name, chunk) in sorted(self.waiting.items(), key=lambda one: -one[1][0]):  # later places move
             place = at + 1
             while place < len(self.made) and isinstance(self.made[place][0], ToolMessage):
                 place += 1

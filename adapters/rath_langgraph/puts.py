@@ -15,12 +15,13 @@ from rath_bridge.errors import ConflictError, NameInUseError
 from rath_bridge.model.chunk import Chunk, Draft, Key, draft
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Checkpoint, SessionStart
+from rath_bridge.model.report import ManifestEntry
 from rath_bridge.store.protocol import Appended, Ref
 from rath_langgraph.cleaning import StateCleaner
 from rath_langgraph.configs import place_name
 from rath_langgraph.deltas import Deltas, Reads, delta_channels, known_at, unfold
 from rath_langgraph.items import Encoder, Seen
-from rath_langgraph.messages import Lifted, lift
+from rath_langgraph.messages import Lifted, lift, manifest
 from rath_langgraph.neutral import origin
 from rath_langgraph.state import checkpoint_body
 from rath_langgraph.threads import FRAMEWORK, Known, Line, Threads, Where, above, settle
@@ -166,6 +167,7 @@ class Put:
         deltas = self._deltas(encoder)
         said = {name: delta for name, delta in deltas.items() if delta is not None}
         base = self.parent if again is None else replace(again, deltas={**deltas, **again.deltas})
+        handed = self._handed(foreign)
         lifted = lift(
             line,
             {**self.checkpoint["channel_values"], **{name: delta.items for name, delta in said.items()}},
@@ -174,12 +176,20 @@ class Put:
             encoder,
             self.threads,
             head,
-            foreign,
+            handed,
             self._around(encoder),
         )
         keys = (self.key, *run_key(self.facts, line, self.key.key))
         drafts = [*self.ended, *lifted.drafts, draft(body, run=line.run, objects=encoder.objects, origin=origin(), keys=keys)]
-        return drafts, lifted, Known("", state, lifted.feed, lifted.ids, deltas), encoder
+        waits = handed if self.facts.get("source") == "input" else ()
+        return drafts, lifted, Known("", state, lifted.feed, lifted.ids, deltas, handed=waits), encoder
+
+    def _handed(self, foreign: Sequence[Chunk]) -> tuple[ManifestEntry, ...]:
+        """What the graph was given since the parent, or by the parent: an input is a checkpoint of its own, taken in by the next."""
+        found, parent = manifest(foreign), self.parent
+        if found or parent is None or self.line.namespace:
+            return found
+        return manifest(self.backend.line(parent.chunk)) if parent.handed is None else parent.handed
 
     def _deltas(self, encoder: Encoder) -> Deltas:
         """What the checkpoint's delta channels hold; worked out once for each parent."""

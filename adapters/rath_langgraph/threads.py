@@ -323,14 +323,14 @@ class Threads:
         return found
 
     def _read(self, chunk: Chunk) -> Known:
-        state = State({}, {})
+        body, state = cast(Checkpoint, chunk.body), State({}, {})
         try:
-            state = read_state(cast(Checkpoint, chunk.body), self.shelf)
+            state = read_state(body, self.shelf)
             if self.erasures:  # one item may be gone that the list still names
                 self.shelf([name.hex() for value in state.values.values() for name in value.names()])
         except (ErasedError, MissingObjectError):
             return Known(chunk.id, state, whole=False)
-        return Known(chunk.id, state)
+        return Known(chunk.id, state, handed=None if body.source == "input" else ())
 
     def is_tip(self, line: Line, checkpoint_id: str) -> Where | None:
         """The branch on which a checkpoint is the last one, or None where something followed it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import rath_bridge as rb
+from rath_bridge.evidence.audit import audit
+from rath_bridge.maintenance import redact
 from rath_bridge.model.kinds import Approval, Compaction, Inference, Run, ToolCall, ToolResult, Usage
 from tests.cli_store import HOSTILE, fill, run
 
@@ -143,6 +147,65 @@ def test_audit_questions_are_answered_alike_from_the_store_and_from_the_packet(s
     assert chunks[11][:8] in shown.stdout
     assert run("audit", "refunds", "--packet", str(tmp_path / "p.zip")).exit_code == 2
     assert run("audit", "refund", "--packet", str(tmp_path)).exit_code == 3
+
+
+def answered(store: rb.Store, name: str) -> dict[str, list[str]]:
+    return {one.name: [row.text for row in one.rows] for one in audit(store.session(name))}
+
+
+def test_what_was_erased_is_told_where_it_was_asked_for(sqlite_url: str) -> None:
+    story(sqlite_url)
+    with rb.open_store(sqlite_url) as store:
+        chunks = [c.id for c in store.session("refund").chunks() if c.kind in ("inference", "approval")]
+        redact(store, chunks, reason="asked")
+        texts = answered(store, "refund")
+    assert texts["spending"] == ["2 model calls erased: nothing is known of them"]
+    assert texts["approvals"] == ["1 approval erased: nothing is known of it"]
+    assert texts["unconfirmed"] == ["mail: it was started and has no result"]
+
+
+def test_a_call_that_was_interrupted_and_came_again_is_confirmed() -> None:
+    """A tool of LangGraph that asks a person (``interrupt``) is begun a second time, under the same id."""
+    pay = {"name": "pay", "call_id": "c1", "arguments": {"n": 5}}
+    stopped = rb.draft(ToolResult(name="pay", call_id="c1", status="no_response", reason="interrupted"))
+    store = rb.open_store("memory:")
+    s = store.create("s").append(rb.draft(ToolCall(**pay)), stopped)
+    assert answered(store, "s")["unconfirmed"] == ["pay: closed without a response (interrupted)"]
+    other = rb.draft(ToolCall(**{**pay, "arguments": {"n": 6}}))
+    s = s.append(other, rb.draft(ToolResult(name="pay", call_id="c1", result="paid 6")))
+    assert answered(store, "s")["unconfirmed"] == ["pay: closed without a response (interrupted)"]
+    s.append(rb.draft(ToolCall(**pay)), rb.draft(ToolResult(name="pay", call_id="c1", result="paid 5")))
+    assert answered(store, "s")["unconfirmed"] == []
+
+
+def test_a_packet_with_one_session_is_asked_without_its_name(sqlite_url: str, tmp_path: Path) -> None:
+    story(sqlite_url)
+    packet = str(tmp_path / "p.zip")
+    assert run("packet", "refund", "-o", packet, store=sqlite_url).exit_code == 0
+    assert run("audit", "--packet", packet).stdout == run("audit", "refund", "--packet", packet).stdout
+    with rb.open_store(sqlite_url) as store:
+        rb.export_packet([store.session("refund"), store.create("other")], packet, overwrite=True)
+    both = run("audit", "--packet", packet)
+    assert both.exit_code == 3
+    assert "holds several sessions, name one: other, refund" in both.stderr
+    assert "give NAME, or --packet PACKET" in run("audit", store=sqlite_url).stderr
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen on this machine")
+def test_the_commands_of_the_page_follow_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    exec(block, {})
+    section = page.partition("The same on the command line")[2].partition("Several signers")[0]
+    lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert [line.split()[0] for line in lines] == ["export", "ssh-keygen", "rath-bridge", "rath-bridge"]
+    name, _, url = shlex.split(lines[0], comments=True)[1].partition("=")
+    monkeypatch.setenv(name, url)
+    subprocess.run(shlex.split(lines[1]), check=True, capture_output=True)
+    for line in lines[2:]:
+        done = run(*shlex.split(line, comments=True)[1:])
+        assert done.exit_code == 0, done.output
 
 
 def test_a_branch_and_a_merge_are_named(url: str) -> None:

@@ -354,6 +354,9 @@ def test_what_says_the_same_and_stays_is_told_before_and_after(sqlite_url: str) 
     ] == ["a", "b"]
     done = cli("redact", "a:1", "--reason", "asked", "--yes", store=sqlite_url)
     assert done.exit_code == 0
+    assert "1 chunk and 0 objects to erase" in dry.output
+    assert "1 chunk and 0 objects erased" in done.output
+    assert "to erase" not in done.output
     assert done.output.splitlines()[-1].startswith("2 other chunks in 2 sessions say the same words and stay: rath-bridge redact")
     taken = cli("redact", "--text", "0171 555", "--reason", "asked", "--yes", "--json", store=sqlite_url)
     assert json.loads(taken.output)["echoes"] == []

@@ -14,7 +14,12 @@ from rath_bridge.evidence.audit import audit_packet
 
 def audit(
     face: Face,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Session, or session@branch.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="Session, or session@branch; of a packet with one, none is needed.", show_default=False
+        ),
+    ] = None,
     packet_path: Annotated[
         str | None, typer.Option("--packet", metavar="PACKET", help="Ask an evidence packet, not a store.", show_default=False)
     ] = None,
@@ -25,7 +30,12 @@ def audit(
     Which line gave the final answer, and what it rests on; who approved what; what failed and was tried again; what each agent spent;
     what compaction dropped; which effects are unconfirmed.
     """
-    answers = audit_packet(packet_path, name) if packet_path is not None else ask(face.session(name))
+    if packet_path is not None:
+        answers = audit_packet(packet_path, name)
+    elif name is not None:
+        answers = ask(face.session(name))
+    else:
+        raise typer.BadParameter("give NAME, or --packet PACKET")
     if as_json:
         rows = [
             {

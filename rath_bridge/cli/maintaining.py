@@ -94,7 +94,8 @@ def redact(
     told = redact_store(face.store, wanted, objects=items, reason=reason, by=who, look_around=named, dry_run=True)
     if not as_json:
         _print_uses(face, told.uses)
-        face.line(_what(told))
+        if dry_run or not yes:
+            face.line(_what(told, "to erase"))
         _print_echoes(face, told, dry_run=True)
         _print_blocked(face, told, forget=forget, done=False)
     if not dry_run:
@@ -110,6 +111,7 @@ def redact(
     elif dry_run:
         face.line(("nothing was changed", "dim"))
     else:
+        face.line(_what(told, "erased"))
         _print_notices(face, told.notices)
         _print_echoes(face, told, dry_run=False)
         _print_blocked(face, told, forget=forget, done=True)
@@ -148,7 +150,7 @@ def prune(
         if told.sessions:
             face.show(rows)
         what = f"{counted(len(told.erasure.chunks), 'chunk')}, {counted(len(told.erasure.objects), 'object')}"
-        face.line(f"older than {before}: {what}")
+        face.line(f"older than {before}: {what}{'' if dry_run or not yes else ' erased'}")
     if not dry_run:
         if told.sessions:
             _sure(face, yes)
@@ -188,13 +190,13 @@ def _sure(face: Face, yes: bool) -> None:
     typer.confirm("It cannot be undone. Erase?", abort=True, err=True)
 
 
-def _what(told: Redacted) -> str:
+def _what(told: Redacted, verb: str) -> str:
     done = told.erasure
     many = len(done.shared) != 1
     stay = "stay, other chunks stand on them" if many else "stays, other chunks stand on it"
     kept = f"; {counted(len(done.shared), 'object')} {stay}" if done.shared else ""
     named = f"; {len(done.named)} of them in trees of chunks that stay" if done.named else ""
-    return f"{counted(len(done.chunks), 'chunk')} and {counted(len(done.objects), 'object')} to erase{named}{kept}"
+    return f"{counted(len(done.chunks), 'chunk')} and {counted(len(done.objects), 'object')} {verb}{named}{kept}"
 
 
 def _print_echoes(face: Face, told: Redacted, *, dry_run: bool) -> None:

@@ -28,7 +28,7 @@ from rath_bridge.model.kinds import ToolResult
 from rath_bridge.session import Session
 from rath_bridge.verbs.calling import Told, told
 from rath_bridge.verbs.inert import one_line
-from rath_bridge.verbs.words import body_words, summary
+from rath_bridge.verbs.words import body_words, counted, summary
 
 _SHOWN: Final = 200
 """Rows that an answer lists."""
@@ -65,16 +65,16 @@ def audit(session: Session) -> list[Answer]:
     return answers(parents_first(session.head, reader, set()), session.head)
 
 
-def audit_packet(path: str | os.PathLike[str], name: str) -> list[Answer]:
+def audit_packet(path: str | os.PathLike[str], name: str | None = None) -> list[Answer]:
     """Answer them from a packet alone. Verify it first: what is asked here is what the packet says.
 
     Args:
         path: Directory or archive.
-        name: ``ticket`` or ``ticket@branch``.
+        name: ``ticket`` or ``ticket@branch``; may be left out where the packet holds one alone.
 
     Raises:
         MissingSessionError: The packet holds no such session.
-        PacketError: It cannot be read.
+        PacketError: It cannot be read, or holds several and none was named.
     """
     try:
         files = open_files(Path(path))
@@ -83,6 +83,9 @@ def audit_packet(path: str | os.PathLike[str], name: str) -> list[Answer]:
     try:
         with files.open(layout.MANIFEST) as file:
             heads: dict[str, Digest] = orjson.loads(file.read(layout.MAX_DOCUMENT))["heads"]
+        if name is None and len(heads) > 1:
+            raise PacketError(f"{path} holds several sessions, name one: {', '.join(map(one_line, heads))}")
+        name = next(iter(heads), "") if name is None else name
         if name not in heads:
             raise MissingSessionError(name, list(heads))
         above = {chunk.id: chunk.parents for chunk in packet_chunks(files, bodies=False)}
@@ -111,7 +114,7 @@ def answers(chunks: Iterable[Chunk], head: Digest) -> list[Answer]:
     for chunk in chunks:
         fold.feed(chunk)
     fold.finish(head)
-    return [_answered(name, question, list(rows(fold))) for name, question, rows in _QUESTIONS]
+    return [_answered(name, question, [*rows(fold), *fold.gone(name)]) for name, question, rows in _QUESTIONS]
 
 
 def _answered(name: str, question: str, rows: Sequence[Row]) -> Answer:
@@ -233,7 +236,7 @@ class _Asked(Gathered):
 
     def unconfirmed(self) -> Iterator[Row]:
         for one in self.calls:
-            if one.effect in ("pure", "reads") or one.call.status in ("ok", "error"):
+            if one.effect in ("pure", "reads") or one.call.status in ("ok", "error") or self._resumed(one):
                 continue
             if one.call.status == "no_response":
                 why = f"closed without a response ({_inert(one.reason or 'no reason told')})"
@@ -243,7 +246,34 @@ class _Asked(Gathered):
                 why = "it was asked for; nothing tells whether it ran"
             yield Row(f"{_inert(one.call.name or 'a call')}: {why}", one.evidence)
 
+    def _resumed(self, call: Shown) -> bool:
+        """Whether a call that was interrupted (a tool that asked a person) was begun again under its id, and is over."""
+        if call.reason != "interrupted" or call.ended is None:
+            return False
+        at = call.ended.position
+        return any(
+            (one.call.call_id, one.call.name, one.arguments) == (call.call.call_id, call.call.name, call.arguments)
+            and one.begun is not None and one.begun.position > at and one.call.status in ("ok", "error")
+            for one in self.calls
+        )  # fmt: skip
 
+    def gone(self, question: str) -> Iterator[Row]:
+        """What was erased of what a question asks about: an answer that is silent about it would seem whole."""
+        for kind in _ASKED_OF[question]:
+            found = self.erased.get(kind, [])
+            if found:
+                rest = "nothing is known of it" if len(found) == 1 else "nothing is known of them"
+                yield Row(f"{counted(len(found), _KINDS[kind])} erased: {rest}", tuple(found[:_IDS]))
+
+
+_ASKED_OF: Final = {
+    "final_answer": ("message",), "approvals": ("approval",), "failures": ("tool_result", "error"), "spending": ("inference",),
+    "compaction": ("compaction",), "unconfirmed": ("tool_call", "tool_result"),
+}  # fmt: skip
+_KINDS: Final = {
+    "message": "message", "approval": "approval", "tool_result": "tool result", "error": "error", "inference": "model call",
+    "compaction": "compaction", "tool_call": "tool call",
+}  # fmt: skip
 _QUESTIONS: Final = (
     ("final_answer", "Which line gave the final answer, and what does it rest on?", _Asked.final_answer),
     ("approvals", "Who approved what?", _Asked.approved),

@@ -73,6 +73,8 @@ class Gathered:
         self.dropped: set[Digest] = set()
         self.spent: dict[str, Spent] = {}
         self.line: set[Digest] = set()
+        self.erased: dict[str, list[Digest]] = {}
+        """Chunks whose content is gone, by kind."""
 
     # ---------------------------------------------------------------- feeding
 
@@ -82,6 +84,7 @@ class Gathered:
             self.above[chunk.id] = chunk.parents[0]
             self.branches[chunk.id] = self.branches.get(chunk.parents[0], "")
         if chunk.body_bytes is None:
+            self.erased.setdefault(chunk.kind, []).append(chunk.id)
             return
         take = _TAKE.get(chunk.kind)
         if take is not None:

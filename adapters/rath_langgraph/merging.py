@@ -95,7 +95,7 @@ class StateMerger:
                 changed.append(channel)
         if conflicts:
             raise MergeConflict(conflicts)
-        return self._drafts(one, other, merged, changed)
+        return self._drafts(one, other, merged, changed, whole=ours is None)
 
     # ---------------------------------------------------------------- channels
 
@@ -194,7 +194,7 @@ class StateMerger:
         values = load_values(state, self._saver.serde, self._backend.objects, place)
         return _Side(chunk, body, state, values, thread_of(self._backend, chunk))
 
-    def _drafts(self, one: _Side, other: _Side, merged: dict[str, Any], changed: Sequence[str]) -> Sequence[Draft]:
+    def _drafts(self, one: _Side, other: _Side, merged: dict[str, Any], changed: Sequence[str], whole: bool) -> Sequence[Draft]:
         assert one.body is not None
         assert one.chunk is not None
         rest, metadata = read_metadata(one.body, self._saver.serde, f"checkpoint {one.body.checkpoint_id}")
@@ -210,19 +210,24 @@ class StateMerger:
         facts: dict[str, Any] = {**metadata, "source": "update", "step": step, "parents": {}}
         encoder = Encoder(self._saver.serde)
         body, state = checkpoint_body("", one.body.checkpoint_id, cast(Any, made), facts, encoder, one.state, changed)
-        said = self._said(one, other, state, merged, encoder)
+        said = self._said(one, other, state, merged, encoder, whole)
         key = Key(FRAMEWORK, one.thread_id, "", made["id"])
         return [*said, draft(body, run=one.chunk.run, objects=encoder.objects, origin=origin(), keys=(key,))]
 
-    def _said(self, one: _Side, other: _Side, state: State, merged: Mapping[str, Any], encoder: Encoder) -> Iterator[Draft]:
-        """Chunks for the messages that the merged state has and ours had not; each names theirs as what it stands for."""
+    def _said(
+        self, one: _Side, other: _Side, state: State, merged: Mapping[str, Any], encoder: Encoder, whole: bool
+    ) -> Iterator[Draft]:
+        """Chunks for the messages that the merged state has and ours had not (all of them, where it is theirs alone).
+
+        Each names theirs as what it stands for.
+        """
         assert one.chunk is not None
         assert other.chunk is not None
         feed = message_channel({name: unwrapped(value) for name, value in merged.items()})
         if feed is None:
             return
         items: Sequence[BaseMessage] = unwrapped(merged[feed])
-        before, olds = self._listed(one, feed, encoder)
+        before, olds = ((), []) if whole else self._listed(one, feed, encoder)
         after = feed_items(state.values.get(feed)) or [encoder.item(item) for item in items]
         found = difference(before, after, lambda: ids_of(items), lambda places: ids_of([olds[i] for i in places]))
         ours, theirs = self._chunks(one, feed, encoder), self._chunks(other, feed, encoder)

@@ -97,7 +97,7 @@ def plan_merge(
             raise MergeConflict([*conflicts, *error.conflicts]) from error
         if conflicts:
             raise MergeConflict(conflicts)
-        merged = [found] if isinstance(found, Draft) else list(found)
+        merged = _unsaid([found] if isinstance(found, Draft) else list(found), our_line)
         state = "merged" if merged else "ours"
     body = Merge(
         strategy=strategy if isinstance(strategy, str) else "function", base=base, ours=ours, theirs=theirs, of=name, state=state
@@ -124,6 +124,17 @@ def _sides(
         theirs=tuple(m for m in transcript(their_line) if m.id in theirs),
         name=name,
     )
+
+
+def _unsaid(merged: Sequence[Draft], our_line: Sequence[Chunk]) -> list[Draft]:
+    """Without messages that stand on our line, although our state does not hold them yet."""
+    held = {chunk.id for chunk in our_line}
+
+    def stands(item: Draft) -> bool:
+        names: set[Digest] = set() if item.kind != "message" else set(decode(item.body).get("stands_for", ()))
+        return bool(names) and names <= held and "replaces" not in decode(item.body)
+
+    return [item for item in merged if not stands(item)]
 
 
 def _stood_for(merged: Sequence[Draft]) -> set[Digest]:

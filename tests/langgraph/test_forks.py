@@ -144,6 +144,22 @@ async def test_another_framework_goes_on_first(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rath", "own"])
+def test_a_fork_that_went_on_is_merged(mode: str) -> None:
+    store = rb.open_store("memory:")
+    make = maker(store, mode)
+    for i, chunk in enumerate(at_turns(recorded(store, make))):
+        base = store.session("t").fork(f"base{i}", at=chunk.id)
+        side = base.fork(f"side{i}").append(rb.message("user", "Bye?"))
+        app, _ = make("Bye.")
+        side = app(side)
+        merged = base.merge(side, strategy="state", merge_state=app.merge_state)
+        assert [(m.role, m.text) for m in merged.messages()] == [(m.role, m.text) for m in side.messages()]
+        fresh = merged.append(rb.message("user", "And now?"))
+        app, seen = make("Now.")
+        whole(app(fresh), "Now.", fresh, seen, app, mode)
+
+
+@pytest.mark.parametrize("mode", ["rath", "own"])
 async def test_async(mode: str) -> None:
     store = rb.open_store("memory:")
     make = maker(store, mode)

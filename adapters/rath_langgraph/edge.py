@@ -28,6 +28,8 @@ def room(name: str, feature: str) -> Any:
     try:
         return import_module(f"rath_langgraph.{name}")
     except ImportError as error:
+        if not (error.name or "").startswith(("langgraph", "langchain_core")):
+            raise
         found = ", ".join(f"{package} {_installed(package)}" for package in SUPPORTED)
         wanted = ", ".join(f"{package}{spec}" for package, spec in SUPPORTED.items())
         raise UnsupportedError(

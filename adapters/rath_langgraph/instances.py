@@ -36,6 +36,20 @@ def is_text(key: object) -> bool:
     return True
 
 
+def holds_bytearray(value: object) -> bool:
+    """Whether a bytearray stands in a value, as far as that consists of lists and dicts: msgpack would make bytes of it."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is bytearray:
+            return True
+        if type(one) is list:
+            waiting += cast("list[object]", one)
+        elif type(one) is dict:
+            waiting += cast("dict[object, object]", one).values()
+    return False
+
+
 def is_array(obj: object) -> bool:
     """Whether it is an array of numpy, of plain numbers or text."""
     numpy = sys.modules.get("numpy")
@@ -70,11 +84,18 @@ def has_slots(kind: type) -> bool:
 
 
 def imported(module: str, name: str) -> Any:
-    """A class by name among the imported modules; None where there is none."""
+    """A class by name among the imported modules; None where there is none, or more than one."""
     at: Any = sys.modules.get(module)
-    for part in name.split("."):
+    plain, bracket, _ = name.partition("[")
+    for part in plain.split("."):
         at = getattr(at, part, None)
-    return at if isinstance(at, type) else None
+    if not isinstance(at, type):
+        return None
+    if not bracket:
+        return at
+    # A generic model of pydantic with its types: whoever has named it holds it, and no module need do.
+    made = [cls for cls in type.__subclasses__(at) if (cls.__module__, cls.__qualname__) == (module, name)]
+    return made[0] if len(made) == 1 else None
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -102,6 +123,8 @@ def collected(name: str, items: Any, more: Any) -> Any:
         if numpy is None:
             raise UnsupportedError("a number of numpy is stored here (loading never imports): add 'import numpy'")
         return numpy.frombuffer(more, dtype=items)[0]
+    if name == "bytearray":
+        return bytearray(items)
     if name == "deque":
         return deque(items, maxlen=more)
     if name == "datetime":

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, Final, cast
 from zoneinfo import ZoneInfo
 
@@ -24,7 +25,18 @@ from langgraph.checkpoint.serde.types import SendProtocol, _DeltaSnapshot  # pyr
 from pydantic import BaseModel
 
 from rath_bridge.errors import EncodeError, UnsupportedError
-from rath_langgraph.instances import collected, has_slots, imported, is_array, is_number, is_text, parts_of, plain_value, rebuilt
+from rath_langgraph.instances import (
+    collected,
+    has_slots,
+    holds_bytearray,
+    imported,
+    is_array,
+    is_number,
+    is_text,
+    parts_of,
+    plain_value,
+    rebuilt,
+)
 
 TUPLE: Final = 64
 INT: Final = 65
@@ -45,6 +57,8 @@ _ANY_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _BASES: Final = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 _SAFE: Final = lists.SAFE_MSGPACK_TYPES
+_BINARY: Final = (b"\xc4", b"\xc5", b"\xc6")
+"""With one of these bytes msgpack begins what is binary."""
 _CONVERTIBLE: Final = (ormsgpack.MsgpackEncodeError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -110,24 +124,29 @@ class RathSerializer(theirs.JsonPlusSerializer):
 
     def _pack(self, value: Any) -> bytes:
         try:
-            return ormsgpack.packb(value, default=self._default, option=_LOOSE)
+            data = ormsgpack.packb(value, default=self._default, option=_LOOSE)
+            if not any(mark in data for mark in _BINARY) or not holds_bytearray(value):
+                return data
+            spelled = self._spelled(value)
         except ormsgpack.MsgpackEncodeError:
             spelled = self._spelled(value)
             if spelled is value:
                 raise
-            return ormsgpack.packb(spelled, default=self._default, option=_LOOSE)
+        return ormsgpack.packb(spelled, default=self._default, option=_LOOSE)
 
     def _ext(self, tag: int, value: Any) -> ormsgpack.Ext:
         return ormsgpack.Ext(tag, self._pack(value))
 
     def _spelled(self, value: Any) -> Any:
-        """Wrap what has no form in msgpack and never reaches `_default`: lone surrogates, keys that are no text."""
+        """Wrap what has no form in msgpack and never reaches `_default`: lone surrogates, keys that are no text, bytearrays."""
         kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
             try:
                 value.encode()
             except UnicodeEncodeError:
                 return _Wrapped(TEXT, value.encode("utf-8", "surrogatepass"))
+        elif kind is bytearray:
+            return _Wrapped(COLLECTION, self._pack(["bytearray", bytes(value), None]))
         elif kind is list:
             items = [self._spelled(item) for item in value]
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
@@ -173,6 +192,13 @@ class RathSerializer(theirs.JsonPlusSerializer):
             self._known(kind)
             return self._ext(OBJECT, [made[0], kind.__module__, kind.__qualname__, made[1]])
         if (kind.__module__, kind.__name__) in _SAFE or kind is re.Pattern or is_array(obj):
+            one = cast(Any, obj)
+            given: list[Any] = (
+                [*one.parts] if isinstance(obj, PurePath) else [one.pattern, one.flags] if kind is re.Pattern else []
+            )
+            if any(type(part) is str and not is_text(part) for part in given):  # theirs would lose the surrogates
+                named = ("re", "compile") if kind is re.Pattern else (kind.__module__, kind.__name__)
+                return self._ext(theirs.EXT_CONSTRUCTOR_POS_ARGS, [*named, given])
             return theirs._msgpack_default(obj)  # pyright: ignore[reportPrivateUsage]
         raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot be kept")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import re
+import subprocess
 import sys
 import types
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 from zoneinfo import ZoneInfo
 
@@ -87,7 +90,8 @@ VALUES: list[Any] = [
     AIMessage("x", tool_calls=[{"name": "f", "args": {"a": [1]}, "id": "c"}]), ToolMessage("z", tool_call_id="1", artifact=(1, {(2,)})),
     HumanMessage([{"type": "text", "text": "x"}], extra_thing=(1, 2)), Document("page", metadata={"t": (1,)}),
     Send("node", {"t": (1, 2)}), Command(goto="x", update={"a": (1,)}), Interrupt(value=(1,), id="i"), Overwrite((1, 2)), b"bytes",
-    None, True, float("inf"), [], {},
+    None, True, float("inf"), [], {}, bytearray(b"x"), [b"x", bytearray(b"\xc4"), {"k": bytearray()}], {1: bytearray(b"1")},
+    Path("a") / "half \udc80", re.compile("half \ud800", re.IGNORECASE), re.compile(b"bytes"),
 ]  # fmt: skip
 
 
@@ -229,3 +233,33 @@ def test_pydantic_and_dataclass_states_just_work(store_url: str) -> None:
 
 def chat_again(graph: Any, store: Any) -> Any:
     return graph.compile(checkpointer=RathSaver(store))
+
+
+GENERIC = """
+import sys
+from typing import Generic, TypedDict, TypeVar
+import rath_bridge as rb
+from langgraph.graph import START, StateGraph
+from pydantic import BaseModel
+from rath_langgraph import RathSaver
+from tests.langgraph.graphs import thread
+T = TypeVar("T")
+class Box(BaseModel, Generic[T]):
+    item: T
+class State(TypedDict):
+    box: Box[int]
+    more: list[Box[list[str]]]
+graph = StateGraph(State).add_node("work", lambda state: {"more": [Box[list[str]](item=["x"])]}).add_edge(START, "work")
+with rb.open_store(sys.argv[1]) as store:
+    app = graph.compile(checkpointer=RathSaver(store))
+    if sys.argv[2] == "write":
+        app.invoke({"box": Box[int](item=3)}, thread())
+    else:
+        found = app.get_state(thread()).values
+        assert found == {"box": Box[int](item=3), "more": [Box[list[str]](item=["x"])]}, found
+"""
+
+
+def test_generic_models_are_read_by_another_process(sqlite_url: str) -> None:
+    for what in ("write", "read"):
+        subprocess.run([sys.executable, "-c", GENERIC, sqlite_url, what], check=True, timeout=60)

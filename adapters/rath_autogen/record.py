@@ -28,6 +28,7 @@ from rath_bridge.model.parts import ToolCallPart, part_to_json
 from rath_bridge.recorder import Recorder, current_recorder, current_run, recorder_for
 from rath_bridge.replay import Tape, current_tape
 from rath_bridge.session import Store
+from rath_bridge.verbs.raised import described
 
 _log: Final = logging.getLogger("rath_bridge")
 ToolChoice = Tool | Literal["auto", "required", "none"]
@@ -229,9 +230,11 @@ class _Call:
         prompts = self._client.prompts(recorder)
         prompts.renew(recorder)
         (tree, objects), erasures, whole = prompts.grow(self._messages), prompts.erasures, prompts.whole()
+        raised: dict[str, Any] = {}
         problem = "the stream was closed before its end" if isinstance(error, GeneratorExit) else None
         if error is not None and problem is None:
             problem = f"{type(error).__name__}: {error}"[:2000]
+            raised = {"exception": described(error)} if isinstance(error, Exception) else {}
         elif error is None and result is None:
             problem = "the stream ended without a result"
         request = prompts.request(asking(*self._asked, known=prompts.tools))
@@ -240,7 +243,7 @@ class _Call:
         told: dict[str, Any] = {
             "provider": _provider(inner), "model": _model(inner), "agent": asker(self._run and self._run.name), "observer": "model",
             "request": request, "input": tree.ref, "streamed": self._streamed, "time_to_first_chunk": self._first,
-            "duration": monotonic() - self._started, "error": problem, "attributes": self._facts(prompts, result),
+            "duration": monotonic() - self._started, "error": problem, "attributes": {**self._facts(prompts, result), **raised},
         }  # fmt: skip
 
         def make() -> Draft:

@@ -21,6 +21,7 @@ from rath_autogen.record import ToolChoice, asker, asking
 from rath_autogen.tape import ModelCall, ReplayDivergenceError, Tape, ToolCall
 from rath_bridge.recorder import current_run
 from rath_bridge.redaction import DEFAULT
+from rath_bridge.replay.raising import raised_again
 from rath_bridge.session import Session
 
 EVERYTHING: Final = ModelInfo(
@@ -155,12 +156,18 @@ def streamed(call: ModelCall) -> list[str]:
 def answer(call: ModelCall) -> CreateResult:
     """What a model answered then; a call that failed fails again."""
     if call.body.error is not None or call.chunk.native is None:
-        raise _failure(call.body.error or "no answer is on record: contents were not kept, or were erased")
+        raise _failure(
+            call.body.error or "no answer is on record: contents were not kept, or were erased",
+            call.body.attributes.get("exception"),
+        )
     return CreateResult.model_validate(from_bytes(call.chunk.native.data))
 
 
-def _failure(problem: str) -> Exception:
-    """The error of then: a builtin one as itself, any other as a ``RuntimeError`` of the same words."""
+def _failure(problem: str, facts: Any) -> Exception:
+    """The error of then, of the class that it had; where that is not at hand, a builtin one as itself, any other as a ``RuntimeError``."""
+    found = raised_again(facts, problem) if facts else None
+    if found is not None:
+        return found
     name, _, text = problem.partition(": ")
     kind = getattr(builtins, name, None)
     if isinstance(kind, type) and issubclass(kind, Exception):

@@ -15,9 +15,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
 from rath_bridge.model.kinds import Inference, ToolCall
+from rath_bridge.verbs.raised import described
 from rath_langgraph.begun import Made, OpenCall, Prompts, later
 from rath_langgraph.behind import await_ground
-from rath_langgraph.faults import described
 from rath_langgraph.neutral import origin, plain
 from rath_langgraph.observed import (
     answer_of,

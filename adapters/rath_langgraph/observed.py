@@ -21,8 +21,8 @@ from rath_bridge.model.kinds import ToolResult, Usage
 from rath_bridge.model.parts import TextPart, part_to_json
 from rath_bridge.recorder import Recorder
 from rath_bridge.redaction import Redactor
+from rath_bridge.verbs.raised import described
 from rath_langgraph.begun import Prompts
-from rath_langgraph.faults import described
 from rath_langgraph.items import Encoder
 from rath_langgraph.neutral import message_body, plain, version
 from rath_langgraph.serde import RathSerializer

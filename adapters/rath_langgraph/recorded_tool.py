@@ -15,7 +15,8 @@ from langgraph.types import interrupt
 from pydantic import PrivateAttr
 
 from rath_bridge.replay import Divergence, Verdict
-from rath_langgraph.faults import raised_again
+from rath_bridge.verbs.raised import stand_in
+from rath_langgraph.faults import RecordedError, raised_again
 from rath_langgraph.neutral import plain
 from rath_langgraph.tape import Answer
 
@@ -76,7 +77,7 @@ class RecordedTool(BaseTool):
 
     def _served(self, found: Answer | Divergence, verdict: Verdict) -> Any:
         if verdict.action == "error":
-            raise raised_again(f"ToolException: {verdict.error}", None)
+            raise stand_in({"name": "ToolException", "text": verdict.error}, RecordedError)
         if verdict.action == "value":
             return verdict.value
         answer = cast(Answer, found)

@@ -27,6 +27,7 @@ from agents.tool import ShellCallOutcome, ShellCommandOutput, ShellResult
 from agents.tracing import get_current_span
 
 from rath_bridge.errors import RathError
+from rath_bridge.replay.raising import raised_again
 from rath_openai_agents.items import NATIVE, Told, parse, plain, table
 from rath_openai_agents.reading import Answer, operation_of
 
@@ -43,8 +44,16 @@ class RecordedError(RathError, AgentsException):
         AgentsException.__init__(self, error)
 
 
-def recorded_error(error: str) -> RecordedError:
-    """Return an error as it was recorded (``RuntimeError: the provider is down``), of the same name, so that it is caught as it was."""
+def recorded_error(error: str, facts: Any = None) -> Exception:
+    """Return an error as it was recorded, of the class that it had; where that is not at hand, one of the same name.
+
+    Args:
+        error: ``RuntimeError: the provider is down``.
+        facts: What else was kept of it.
+    """
+    found = raised_again(facts, error) if facts else None
+    if found is not None:
+        return found
     name, colon, words = error.partition(": ")
     if not colon or not name.isidentifier():
         return RecordedError(error)
@@ -52,6 +61,8 @@ def recorded_error(error: str) -> RecordedError:
     bases: tuple[type[Any], ...] = (RecordedError,)
     if isinstance(known, type) and issubclass(known, Exception) and not issubclass(RecordedError, known):
         bases = (RecordedError, known)
+    elif not facts:
+        raised_again(None, error)  # the report tells that the class is not at hand
     try:
         made: Any = type(name, bases, {"__init__": RecordedError.__init__})
         return made(words)
@@ -73,7 +84,7 @@ class Given:
             return self.value
         answer = self.answer
         if not answer.exact and answer.result_missing:
-            raise recorded_error(answer.error or _ENDED)
+            raise recorded_error(answer.error or _ENDED, answer.exception)
         if isinstance(answer.output, str) and answer.text is not None and not isinstance(answer.text, str):
             found = Told(answer.output)
             found.result = answer.text

@@ -9,6 +9,7 @@ from typing import Any
 from agents.tracing import Span
 
 from rath_bridge.model.kinds import ToolCall, ToolResult
+from rath_bridge.verbs.raised import described
 from rath_openai_agents.book import Book, Node
 from rath_openai_agents.faults import in_flight
 from rath_openai_agents.items import NATIVE, parse, plain
@@ -23,7 +24,8 @@ def function(book: Book, node: Node, span: Span[Any]) -> None:
     if not node.started:
         _start_function(book, node, span)
     status, error = failure(book, node, span)
-    marks = marks_of(node, span)
+    raised = in_flight(node.raised) if status == "error" and not book.withheld else None
+    marks = marks_of(node, span, exception=described(raised) if raised is not None else None)
     basis = None if node.started else "inferred"
     if status == "cancelled":
         body = ToolResult(

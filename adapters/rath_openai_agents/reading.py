@@ -47,6 +47,8 @@ class Answer:
     error: str | None = None
     item: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The item in which the model was told."""
+    exception: Any = None
+    """What else was kept of an exception."""
     text: Any = None
     """What the tool itself gave, where both are on record."""
 
@@ -145,7 +147,10 @@ def answers_of(chunks: Sequence[Chunk], nested: set[str | None]) -> dict[str, de
         elif chunk.kind == "tool_result":
             body = cast(ToolResult, chunk.body)
             if body.call_id is not None:
-                answer = Answer(chunk.id, body.name, body.result, exact=False, status=body.status, error=body.error)
+                answer = Answer(
+                    chunk.id, body.name, body.result, exact=False, status=body.status, error=body.error,
+                    exception=body.attributes.get("exception"),
+                )  # fmt: skip
                 given.setdefault(body.call_id, deque()).append(answer)
     return {**given, **{name: _longer(one, given.get(name, deque())) for name, one in told.items()}}
 

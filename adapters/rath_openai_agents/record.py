@@ -16,6 +16,7 @@ from rath_bridge.model.chunk import SpanContext, now
 from rath_bridge.model.digests import new_id
 from rath_bridge.recorder import Recorder, recorder_for
 from rath_bridge.session import Store, open_store
+from rath_bridge.verbs.raised import described
 from rath_openai_agents.conversation import Conversation
 from rath_openai_agents.faults import describe, guard
 from rath_openai_agents.inference import Call, finish_reason, request_of, usage_of
@@ -255,6 +256,8 @@ class _Recorded:
         with guard(self.place.recorder if self.place else None, "a failed model call"):
             cancelled = not isinstance(error, Exception)
             self.call.error = describe(error) if self.content else type(error).__name__
+            if self.content and not cancelled:
+                self.call.attributes["exception"] = described(error)
             if cancelled or self.call.streamed:
                 self._mark_partial("cancelled" if cancelled else "error")
             self._finish(self.partial, said=False)

@@ -117,7 +117,7 @@ class ReplayModel(Model):
         if isinstance(found, Divergence):
             raise ReplayDivergenceError(found)
         if found.body.error is not None:
-            raise recorded_error(found.body.error)
+            raise recorded_error(found.body.error, found.body.attributes.get("exception"))
         return found
 
     def _exact(self, reply: Reply) -> None:

@@ -274,7 +274,7 @@ def _changed(found: Reply | Divergence, verdict: Verdict) -> Reply:
     reply = cast(Reply, found)
     if verdict.action == "serve":
         if reply.body.error is not None:
-            raise recorded_error(reply.body.error)
+            raise recorded_error(reply.body.error, reply.body.attributes.get("exception"))
         return reply
     value: Any = verdict.value
     if isinstance(value, str):

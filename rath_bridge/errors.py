@@ -83,6 +83,13 @@ def _shown(given: object) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
+def in_words(error: BaseException) -> str:
+    """What one of Python's own errors says, for a reader who knows no Python."""
+    if isinstance(error, KeyError) and error.args:
+        return f"it has no {error.args[0]!r}"
+    return str(error) or type(error).__name__
+
+
 class EncodeError(RathError, ValueError):
     """A value that cannot be kept without changing it.
 

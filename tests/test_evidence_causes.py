@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rath_bridge as rb
-from rath_bridge.evidence import PacketReport, export_packet, verify_packet
+from rath_bridge.evidence import Claim, PacketReport, claim_draft, export_packet, verify_packet
 from rath_bridge.verbs.fsck import Finding
 from tests.cli_store import run
 from tests.rich_session import rich_session
@@ -119,7 +119,33 @@ def test_a_cut_archive_is_told_from_a_file_that_is_none(tmp_path: Path) -> None:
         done.stderr
     )
     cut.write_bytes(b"no archive")
-    assert "neither a directory nor a readable archive" in verify_packet(cut).findings[0].problem
+    (found,) = verify_packet(cut).findings
+    assert found.problem == "it is no packet: neither a directory nor a zip archive; nothing of it was checked"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (b'"kind":', b'"kinds":', "the line is no envelope (not an envelope (it has no 'kind'))"),
+        (b'"body":"', b'"body":"x', "the line is no envelope (not an envelope ("),
+    ],
+)
+def test_what_is_wrong_is_told_without_python(tmp_path: Path, old: bytes, new: bytes, told: str) -> None:
+    packet = Path(export_packet(rb.open_store("memory:").create("t"), tmp_path / "p"))
+    lines = packet / "chunks.jsonl"
+    lines.write_bytes(lines.read_bytes().replace(old, new))
+    problems = [one.problem for one in verify_packet(packet).findings]
+    assert [one for one in problems if one.startswith(told)], problems
+    assert not [one for one in problems if "Error" in one]
+
+
+def test_one_claim_and_one_chunk_are_told_as_one(tmp_path: Path) -> None:
+    s = rb.open_store("memory:").create("t").append(rb.message("user", "x"))
+    s = s.append(claim_draft(Claim(id="x", sentence="It says x.", status="supported", evidence=(s[1].id,))))
+    report = verify_packet(export_packet(s, tmp_path / "p"))
+    assert report.verdicts["claims"] == "1 stands as it was made"
+    assert report.coverage is not None
+    assert not [text for text in report.coverage.adapters() if " 1 chunks" in text]
 
 
 FULL = """

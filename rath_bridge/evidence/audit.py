@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 
 import orjson
 
-from rath_bridge.errors import MissingSessionError, PacketError, RathError
+from rath_bridge.errors import MissingSessionError, PacketError, RathError, in_words
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.contents import packet_chunks
 from rath_bridge.evidence.gathered import Gathered, Shown
@@ -98,7 +98,7 @@ def audit_packet(path: str | os.PathLike[str], name: str | None = None) -> list[
                 waiting += above[one]
         return answers((chunk for chunk in packet_chunks(files) if chunk.id in wanted), heads[name])
     except (KeyError, TypeError, ValueError, AttributeError, OSError, BadZipFile) as error:
-        raise PacketError(f"{path} cannot be asked ({error!r}): check it with rath-bridge verify") from error
+        raise PacketError(f"{path} cannot be asked ({in_words(error)}): check it with rath-bridge verify") from error
     finally:
         files.close()
 

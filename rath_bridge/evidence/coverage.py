@@ -65,7 +65,8 @@ class Coverage:
     def adapters(self) -> tuple[str, ...]:
         """Who recorded from when to when, one sentence each."""
         return tuple(
-            f"{adapter_words(one)}: {one.get('chunks')} chunks, {str(one.get('from'))[:19]}Z to {str(one.get('until'))[:19]}Z"
+            f"{adapter_words(one)}: {one.get('chunks')} chunk{'' if one.get('chunks') == 1 else 's'}, "
+            f"{str(one.get('from'))[:19]}Z to {str(one.get('until'))[:19]}Z"
             for one in _dicts(self.facts.get("adapters"))
         )
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import DecodeError, InvalidNameError, RathError
+from rath_bridge.errors import DecodeError, InvalidNameError, RathError, in_words
 from rath_bridge.evidence.layout import BODIES, CHUNKS, REFS
 from rath_bridge.evidence.reading import shown
 from rath_bridge.model.chunk import Chunk, parse_envelope, parse_time
@@ -250,4 +250,4 @@ class History:
 
 
 def _problem(error: Exception) -> str:
-    return error.problem if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+    return error.problem if isinstance(error, DecodeError) else in_words(error)

@@ -55,7 +55,14 @@ def open_files(place: Path) -> PacketFiles:
     except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
         if _is_cut(place):
             raise PacketError("the archive ends before its list of files: it was cut, or copied in part; get it anew") from error
+        if isinstance(error, BadZipFile) and not _begins_as_archive(place):
+            raise PacketError("it is no packet: neither a directory nor a zip archive; nothing of it was checked") from error
         raise PacketError(f"it is neither a directory nor a readable archive ({error})") from error
+
+
+def _begins_as_archive(place: Path) -> bool:
+    with place.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def _is_cut(place: Path) -> bool:

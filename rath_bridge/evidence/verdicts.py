@@ -44,7 +44,9 @@ class PacketReport:
     def verdicts(self) -> dict[str, str]:
         """Integrity, coverage and claims, each in a few words: one says nothing about the others."""
         lowered = sum(not one.holds for one in self.claims)
-        claims = f"{lowered} of {len(self.claims)} lowered" if lowered else f"{len(self.claims)} stand as they are made"
+        many = len(self.claims)
+        stand = "1 stands as it was made" if many == 1 else f"{many} stand as they were made"
+        claims = f"{lowered} of {many} lowered" if lowered else stand
         return {
             "integrity": "holds" if self.ok else f"{len(self.findings)} findings",
             "coverage": self.coverage.verdict if self.coverage is not None else "unknown",

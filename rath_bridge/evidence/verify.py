@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import PacketError
+from rath_bridge.errors import PacketError, in_words
 from rath_bridge.evidence import layout
 from rath_bridge.evidence.beside import index_entry
 from rath_bridge.evidence.causes import explained
@@ -249,7 +249,7 @@ class _Verify:
 
     def _unreadable(self, name: str, error: Exception) -> None:
         self._sums[name] = ""
-        self._found.append(Finding(name, f"it cannot be read ({type(error).__name__}: {error})", name))
+        self._found.append(Finding(name, f"it cannot be read ({in_words(error)})", name))
 
     def _step(self) -> None:
         self._done += 1

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
-from rath_bridge.errors import DecodeError, EncodeError, ErasedError
+from rath_bridge.errors import DecodeError, EncodeError, ErasedError, in_words
 from rath_bridge.model.digests import Digest, digest, is_digest
 from rath_bridge.model.encoding import Loader, decode, dumps, escape, parsed, references, small, spliced
 from rath_bridge.model.kinds import KINDS, RESERVED, Body, Unknown, body_fields, body_of
@@ -453,7 +453,7 @@ def parse_envelope(
         if chunk.size < 0 or not is_digest(found["body"]):
             raise ValueError("its size or body digest is none")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DecodeError(place, f"not an envelope ({error!r})") from error
+        raise DecodeError(place, f"not an envelope ({in_words(error)})") from error
     # What this version would write otherwise (unknown fields, another order, a body that is not this one's) is kept as it is.
     return chunk if found.keys() <= _ENVELOPE_KEYS and chunk.envelope == data else replace(chunk, raw=data)
 

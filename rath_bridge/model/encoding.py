@@ -32,7 +32,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import DecodeError, EncodeError
+from rath_bridge.errors import DecodeError, EncodeError, in_words
 from rath_bridge.model.digests import Digest, digest
 
 INLINE_LIMIT: Final = 512
@@ -371,7 +371,7 @@ def _unescape(value: Any, blobs: Mapping[Digest, bytes] | None, place: str) -> A
                 return raw
             return raw.decode() if tag == "text" else raw.decode("utf-8", "surrogatepass")
     except (KeyError, TypeError, ValueError) as error:
-        raise DecodeError(place, f"a malformed {tag!r} escape ({error!r})") from error
+        raise DecodeError(place, f"a malformed {tag!r} escape ({in_words(error)})") from error
     return value  # an escape of a later version: kept and shown as it is
 
 

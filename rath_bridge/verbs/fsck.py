@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from rath_bridge.errors import CorruptStoreError, DecodeError, MissingChunkError, RathError, StoreUnavailableError
+from rath_bridge.errors import CorruptStoreError, DecodeError, MissingChunkError, RathError, StoreUnavailableError, in_words
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest, digest
 from rath_bridge.model.encoding import decode
@@ -330,7 +330,7 @@ def _raw(chunk: Chunk, place: str) -> Iterator[Finding]:
         fields = orjson.loads(chunk.raw or b"")
         told = (fields["kind"], tuple(fields.get("parents", ())), fields["body"], fields["size"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        yield Finding(chunk.id, f"its envelope cannot be read ({error!r})", place)
+        yield Finding(chunk.id, f"its envelope cannot be read ({in_words(error)})", place)
         return
     if told != (chunk.kind, chunk.parents, chunk.body_digest, chunk.size):
         yield Finding(chunk.id, "its envelope and its fields or body do not agree", place)

@@ -279,9 +279,10 @@ def export(
         face.write(data)
     else:
         _write(out, data, force=force)
-    for loss in report.losses:
+    for loss, times in report.told():
         where = f"{(loss.chunk or '-')[:12]} {loss.path}"
-        face.err.print(Text.assemble(("lost  ", "warn"), (inert(where), "id"), f"  {inert(loss.what)}"), soft_wrap=True)
+        more = f" (and {times - 1} more like it)" if times > 1 else ""
+        face.err.print(Text.assemble(("lost  ", "warn"), (inert(where), "id"), f"  {inert(loss.what)}{more}"), soft_wrap=True)
     if report.losses:
         many = "1 thing was" if len(report.losses) == 1 else f"{len(report.losses)} things were"
         face.err.print(Text(f"{many} lost; all else is there", "dim"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from rath_bridge.model.digests import Digest
+
+_NUMBER: Final = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class LossReport:
         """True when nothing was lost."""
         return not self.losses
 
+    def told(self) -> list[tuple[Loss, int]]:
+        """Each kind of loss once, by the first of its kind, and how many there are: the rarest first, since what repeats hides it."""
+        found: dict[tuple[str, str], list[Loss]] = {}
+        for loss in self.losses:
+            found.setdefault((_NUMBER.sub("[]", loss.path), loss.what), []).append(loss)
+        return sorted(((some[0], len(some)) for some in found.values()), key=lambda one: one[1])
+
     def rows(self) -> tuple[list[object], ...]:
         """The manifest as it stands in a ``run`` body."""
         return tuple(entry.row() for entry in self.manifest)
@@ -60,7 +70,10 @@ class LossReport:
         handed = f"{len(self.manifest)} item{'' if len(self.manifest) == 1 else 's'} handed over"
         if not self.losses:
             return f"nothing lost; {handed}"
-        lines = [f"  {(loss.chunk or '-')[:12]} {loss.path}: {loss.what}" for loss in self.losses]
+        lines = [
+            f"  {(loss.chunk or '-')[:12]} {loss.path}: {loss.what}{f' (and {many - 1} more like it)' if many > 1 else ''}"
+            for loss, many in self.told()
+        ]
         return "\n".join([f"{len(self.losses)} loss{'' if len(self.losses) == 1 else 'es'}; {handed}", *lines])
 
 

@@ -16,9 +16,10 @@ from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Message, ToolResult
 from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
+from rath_bridge.verbs.calling import failed
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.transcript import Call, TranscriptMessage, calls, transcript
-from rath_bridge.verbs.words import call_words, part_words, value_words
+from rath_bridge.verbs.words import call_words, part_words, speaker_words, value_words
 
 DIGITS: Final = 12
 """Digits of a digest in the text; the manifest has all 64."""
@@ -111,7 +112,7 @@ def _words(what: Told) -> str:
 
 
 def _said(one: TranscriptMessage, *, whole: bool) -> str:
-    speaker = one_line(one.role, 40) + (f" {one_line(one.name, 60)}" if one.name else "")
+    speaker = speaker_words(one.role, one.name)
     if whole and one.text:
         text = "\n".join(_ROW.sub("  ", inert(line)) for line in one.text[:MOST].split("\n"))
         return f"{speaker}: {text}{'…' if len(one.text) > MOST else ''}"
@@ -122,7 +123,7 @@ def _part(part: object) -> str:
     if isinstance(part, ToolCallPart):
         return f"calls {call_words(part.name, part.arguments)}"
     if isinstance(part, ToolCallResponsePart):
-        return f"result {value_words(part.response, 600)}"
+        return f"{'failed:' if failed(part.extra) else 'result'} {value_words(part.response, 600)}"
     if isinstance(part, TextPart):
         return one_line(part.content, 600)
     return part_words(part)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -68,6 +68,11 @@ def _plain(value: Any) -> str:
         return orjson.dumps(jsonable(value)).decode()
 
 
+def speaker_words(role: str, name: str | None) -> str:
+    """Return who speaks: ``assistant clerk``; a name that only repeats the role (AutoGen's user is one) is told once."""
+    return one_line(role, 40) + (f" {one_line(name, 60)}" if name and name != role else "")
+
+
 def call_words(name: str, arguments: Any) -> str:
     """Return a call as ``search(q="x", n=3)``."""
     if isinstance(arguments, Mapping):
@@ -104,7 +109,7 @@ def part_words(part: parts.Part) -> str:
 
 
 def _message(body: kinds.Message) -> str:
-    speaker = one_line(body.role, 40) + (f" {one_line(body.name, 60)}" if body.name else "")
+    speaker = speaker_words(body.role, body.name)
     if body.name == "merge" and body.stands_for:  # nobody said it: a merge wrote it
         speaker = "merge"
     said = " ".join(part_words(part) for part in body.parts) or "(empty)"

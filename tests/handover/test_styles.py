@@ -13,9 +13,10 @@ from rath_bridge.errors import UnknownFormatError, UnsupportedError
 from rath_bridge.handover import TARGETS, Told
 from rath_bridge.model.fitting import CALL_ID, RESPONSES_CALL_ID, fitting_id, fitting_name
 from rath_bridge.model.kinds import Message, ToolResult
-from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart
-from rath_bridge.model.report import align, manifest_of
+from rath_bridge.model.parts import BlobPart, TextPart, ToolCallPart, ToolCallResponsePart
+from rath_bridge.model.report import Loss, LossReport, align, manifest_of
 from rath_bridge.testing.strategies import session_of, transcripts
+from rath_bridge.verbs.words import summary
 from tests.handover.probes import PNG, answer, assistant, user
 from tests.handover.stacks import handed
 from tests.handover.test_table import valid
@@ -53,6 +54,42 @@ def test_what_a_briefing_tells() -> None:
         "All is paid.",
     ]
     assert lines[-1] == "[end of the briefing: it is a summary, nobody said these words]"
+
+
+def test_a_call_that_failed_is_told_as_failed_and_a_name_once() -> None:
+    """AutoGen's user is called "user", and its results say ``is_error``."""
+    failed = ToolCallResponsePart("c1", "kaputt", {"is_error": True})
+    s = made(
+        user("Weather?", name="user"),
+        assistant(ToolCallPart("c1", "weather", {}), name="guide"),
+        Message(role="tool", name="guide", parts=(failed,)),
+        assistant("I cannot tell.", name="guide"),
+    )
+    said = [line.partition(" ")[2] for line in text_of(s).split("\n")[1:-1]]
+    assert said == [
+        "user: Weather?",
+        "assistant guide: calls weather()",
+        "tool guide: failed: kaputt",
+        "assistant guide: I cannot tell.",
+    ]
+    assert [summary(one.chunk) for one in s.messages()][:1] == ["user: Weather?"]
+
+
+def test_losses_of_one_kind_are_told_once_and_the_rare_ones_first() -> None:
+    s = made(*(user(str(number), name="ann") for number in range(8)))
+    s = s.append(rb.draft(Message(role="tool", name="guide", parts=(ToolCallResponsePart("c1", {"n": 1}),))))
+    report = LossReport(
+        (*(Loss(one.id, "name", "the speaker's name 'ann'") for one in s.messages()[:8]),
+         Loss(s.head, "parts[0].response", "no text"), Loss(s.head, "parts[3].response", "no text"), Loss(s.head, "parts[1]", "reasoning"))
+    )  # fmt: skip
+    first = s.messages()[0].id[:12]
+    assert str(report).splitlines() == [
+        "11 losses; 0 items handed over",
+        f"  {s.head[:12]} parts[1]: reasoning",
+        f"  {s.head[:12]} parts[0].response: no text (and 1 more like it)",
+        f"  {first} name: the speaker's name 'ann' (and 7 more like it)",
+    ]
+    assert "tool's name" not in str(rb.encode(s, "openai_messages")[1])
 
 
 def test_calls_that_no_message_answers_are_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
@@ -232,11 +232,14 @@ def _arguments(action: Mapping[str, Any]) -> list[Any]:
     return [action.get(name) for name in names.get(str(action.get("type")), ())]
 
 
+NO_MODEL: Final = "no model call is on record: wrap the model in RecordingModel, and run with RathRunHooks"
+
+
 def reasons_of(replies: Sequence[Reply], answers: Mapping[str, deque[Answer]], chunks: Sequence[Chunk]) -> tuple[str, ...]:
     """Return why a record cannot be replayed whole."""
     found: list[str] = []
     if not replies and not any(chunk.kind == "guardrail" for chunk in chunks):
-        found.append("no model call is on record: wrap the model in RecordingModel, and run with RathRunHooks")
+        found.append(NO_MODEL)
     spans = sum(one.native is None and one.body.error is None and not one.nested for one in replies)
     if spans:
         found.append(f"{spans} of {len(replies)} model calls were not recorded exactly: wrap the model in RecordingModel")

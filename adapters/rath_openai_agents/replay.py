@@ -66,7 +66,7 @@ class ReplayModel(Model):
 
         Raises:
             ReplayDivergenceError: This was not asked then.
-            RecordedError: The call failed when it was recorded.
+            Exception: The call failed when it was recorded; this is what it failed with.
         """
         return self.plain(self._reply(args, kwargs))
 

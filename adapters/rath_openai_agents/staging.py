@@ -26,7 +26,7 @@ from rath_openai_agents.items import item_list
 from rath_openai_agents.late import LateServers
 from rath_openai_agents.options import config_of
 from rath_openai_agents.place import observed
-from rath_openai_agents.reading import Answer, Reply
+from rath_openai_agents.reading import NO_MODEL, Answer, Reply
 from rath_openai_agents.record import RecordingModel
 from rath_openai_agents.replay import ReplayModel, _Graph  # pyright: ignore[reportPrivateUsage]
 from rath_openai_agents.run import _Recording  # pyright: ignore[reportPrivateUsage]
@@ -64,10 +64,15 @@ class AgentsPlayer:
     @property
     def reasons(self) -> Sequence[str]:
         """Why the SDK's part of the record cannot be replayed whole."""
-        ours = self.tape.replies or any(
-            chunk.kind == "run" and "rath_openai_agents" in (chunk.origin or "") for chunk in self.core.held.chunks
-        )
-        return [reason for reason in self.tape.reasons if ours and not reason.endswith("gaps are on record")]
+        held = self.core.held
+        own = [chunk for chunk in held.chunks if "rath_openai_agents" in (chunk.origin or "")]
+        if not (self.tape.replies or any(chunk.kind == "run" for chunk in own)):
+            return []
+        erased = any(
+            chunk.kind == "inference" and chunk.id in held.unreadable for chunk in own
+        )  # it was recorded: the core tells
+        left_out = {NO_MODEL} if erased else set[str]()
+        return [one for one in self.tape.reasons if one not in left_out and not one.endswith("gaps are on record")]
 
     def staged(self, agent: Agent[Any], config: RunConfig) -> tuple[Agent[Any], RunConfig]:
         """Return an agent, and a configuration, of which nothing is asked live unless the tape says so."""

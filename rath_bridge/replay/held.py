@@ -12,7 +12,7 @@ from rath_bridge.errors import RathError
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.encoding import dumps, escape
-from rath_bridge.model.kinds import Gap, Inference, Message, Run, ToolCall, ToolResult, Usage
+from rath_bridge.model.kinds import Gap, Inference, Message, Redaction, Run, ToolCall, ToolResult, Usage
 from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
 from rath_bridge.model.reaching import Memo, body_references, reach
 from rath_bridge.redaction import DEFAULT
@@ -119,16 +119,27 @@ class Held:
         """What is missing: gaps, erased contents, lost blobs; why the record cannot be replayed whole."""
         mine = [chunk for chunk in self.chunks if chunk.position > self.after]
         erased = sum(chunk.body_bytes is None for chunk in mine)
-        lost = sum(chunk.id in self.unreadable and chunk.body_bytes is not None for chunk in mine)
+        broken = [chunk for chunk in mine if chunk.id in self.unreadable and chunk.body_bytes is not None]
+        parts = sum(self._was_erased(chunk) for chunk in broken)
+        lost = len(broken) - parts
         gaps = sum(cast(Gap, c.body).count for c in mine if c.kind == "gap" and c.id not in self.unreadable)
         told = [
             f"the contents of {_counted(erased, 'chunk')} were erased" if erased else "",
+            f"{_counted(parts, 'chunk')} cannot be read whole: what they stand on was erased" if parts else "",
             f"{_counted(lost, 'chunk')} cannot be read whole: what they stand on is gone (rath-bridge fsck lists it)"
             if lost
             else "",
             f"{_counted(gaps, 'thing')} that happened are not on record (gaps)" if gaps else "",
         ]
         return tuple(filter(None, told))
+
+    def _was_erased(self, chunk: Chunk) -> bool:
+        """Tell whether a redaction on record names all that is gone below a chunk."""
+        told = {name for c in self.chunks if c.kind == "redaction" and c.id not in self.unreadable
+                for name in cast(Redaction, c.body).objects}  # fmt: skip
+        references = body_references(orjson.loads(chunk.body_bytes or b"null"))
+        gone = {one.reference.digest for one in reach(references, self.session.store.kept.objects, Memo()) if one.data is None}
+        return bool(gone) and gone <= told
 
     def _pair(self) -> None:
         self.calls = _calls([chunk for chunk in self.chunks if chunk.id not in self.unreadable])

@@ -75,6 +75,7 @@ class RathCallbackHandler(CallHandler):
         self._unsaved: set[UUID] = set()
         self._lists: dict[str, Unsaved] = {}
         """Messages of graphs that run now and whose state no checkpointer keeps, by their run."""
+        self._called: dict[UUID, set[str]] = {}
 
     @contextmanager
     def given(self, run_id: UUID | None, context: Any, unsaved: bool = False) -> Generator[None]:
@@ -96,6 +97,15 @@ class RathCallbackHandler(CallHandler):
                 self._contexts.pop(run_id, None)
                 self._unsaved.discard(run_id)
 
+    @contextmanager
+    def calling(self, run_id: UUID) -> Generator[set[str]]:
+        """While a graph runs on a Session: the runs whose messages are noted here, as they are said (one, or none)."""
+        told = self._called[run_id] = set()
+        try:
+            yield told
+        finally:
+            del self._called[run_id]
+
     # ---------------------------------------------------------------- graphs and nodes
 
     def on_chain_start(
@@ -110,6 +120,8 @@ class RathCallbackHandler(CallHandler):
         name = str(kwargs.get("name") or "graph")
         if above is None:
             found = self._graph(name, facts, inputs, run_id in self._unsaved)
+            if run_id in self._called and found.run.id in self._lists:
+                self._called[run_id].add(found.run.id)
             context = self._contexts.pop(run_id, None)
             if context is not None:
                 self._told(found, context_note(context, found.recorder.redactor, name))

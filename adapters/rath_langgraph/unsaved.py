@@ -207,12 +207,20 @@ class Unsaved:
             if place is not None:
                 known[place], at = (chunk, edited), place + 1
         self._mirror, self._held = Mirror(), []
+        last, anchor = max(known, default=-1), None
+        between: list[tuple[Shown, Place]] = []
+        new: list[tuple[Shown, Place]] = []
         for i, message in enumerate(values):
             chunk, edited = known.get(i, (None, False))
             one = self._shown(message, None if edited else chunk)
             self._held.append(one)
-            if one.chunk is None:
-                self._tell(one, Place(replaces=chunk))
+            anchor = chunk or anchor
+            if one.chunk is None and chunk is None and i < last and anchor is not None:  # an answer that closes a call, say
+                between.append((one, Place(after=anchor)))
+            elif one.chunk is None:
+                new.append((one, Place(replaces=chunk)))
+        for one, place in [*reversed(between), *new]:  # each goes directly behind its anchor
+            self._tell(one, place)
 
     def _compare(self, values: Sequence[BaseMessage]) -> None:
         front = self._mirror.matches(values)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from uuid import UUID, uuid4
 
@@ -46,17 +46,6 @@ class Wrapping:
     store: Store
     session: str | None
     handler: RathCallbackHandler
-    called: set[Any] = field(default_factory=set[Any])
-    """Callback ids of the runs on a Session: what is said there is appended at the end."""
-
-    @contextmanager
-    def calling(self, run: UUID) -> Generator[None]:
-        """Remember a run on a Session while it goes on."""
-        self.called.add(run)
-        try:
-            yield
-        finally:
-            self.called.discard(run)
 
 
 class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -97,9 +86,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
                     yield item
 
     def _is_unsaved(self, config: RunnableConfig | None) -> bool:
-        """Whether no checkpointer that is recorded keeps this run's state, and nobody else says its messages (`__call__` does)."""
-        if (config or {}).get("run_id") in self._rath.called:
-            return False
+        """Whether no checkpointer that is recorded keeps this run's state."""
         own = _any(self).checkpointer
         given = cast(RunnableConfig, {**(self.config or {}), **(config or {})})
         lent: dict[str, Any] = ensure_config(given).get("configurable") or {}
@@ -142,7 +129,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
             return turns.again(self)
         saver, thread_id = self._saver(), _thread(settings)
         run, settings = _with_run(settings)
-        with record(session.store, session.name), self._rath.calling(run):
+        with record(session.store, session.name), self._rath.handler.calling(run) as noted:
             found = saver.get_tuple(settings) if saver else None
             plan = carried(session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:
@@ -157,7 +144,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
                 result = _any(self).invoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
-        return self._after(session, messages, result)
+        return self._after(session, messages, result, noted)
 
     async def acall(self, session: Session, /, config: RunnableConfig | None = None) -> Session:
         """Async twin of calling it."""
@@ -168,7 +155,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
             return await turns.aagain(self)
         saver, thread_id = self._saver(), _thread(settings)
         run, settings = _with_run(settings)
-        with record(session.store, session.name), self._rath.calling(run):
+        with record(session.store, session.name), self._rath.handler.calling(run) as noted:
             found = await saver.aget_tuple(settings) if saver else None
             plan = await in_thread(carried, session, saver, thread_id, found, _any(self).channels) if saver else None
             if saver is not None and plan is not None:
@@ -184,7 +171,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
                 result = await _any(self).ainvoke({"messages": fresh} if fresh else None, settings)
             finally:
                 handed.reset(token)
-        return await in_thread(self._after, session, messages, result)
+        return await in_thread(self._after, session, messages, result, noted)
 
     def merge_state(self, base: Chunk | None, ours: Chunk | None, theirs: Chunk | None) -> Sequence[Draft]:
         """Merge checkpoints by this graph's reducers: ``session.merge(other, strategy="state", merge_state=app.merge_state)``.
@@ -222,14 +209,14 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         given: dict[str, Any] = {**((self.config or {}).get("configurable") or {}), **((config or {}).get("configurable") or {})}
         return cast(RunnableConfig, {**(config or {}), "configurable": {"thread_id": session.name, **given}})
 
-    def _after(self, session: Session, messages: list[BaseMessage], result: Any) -> Session:
+    def _after(self, session: Session, messages: list[BaseMessage], result: Any, noted: set[str]) -> Session:
         now = session.latest()
-        if self._saver() is not None:
+        if self._saver() is not None or noted:
             return now
         said = cast("Mapping[str, Any]", result).get("messages") if isinstance(result, Mapping) else None
         if not isinstance(said, list):
             return now
-        # Without a checkpointer there is no state to compare with: what stands behind the input is new.
+        # Neither a checkpointer nor a list of its own (it runs inside of a graph, say): what stands behind the input is new.
         return now.append(*decode(cast("list[Any]", said)[len(messages) :]), on_conflict="serialise")
 
 

@@ -89,8 +89,8 @@ def whole(line: Session, answer: str, before: Session, seen: Seen, app: Any, mod
     assert said[-1].text == answer
     handed, report = cast("tuple[list[BaseMessage], Any]", rb.encode(line, "langgraph"))
     assert keys(handed[:-1]) == keys(seen[-1])
-    if mode != "none":  # the state holds what closes a call, so that the transcript does
-        assert len(handed) == len(said) == len(report.manifest)
+    assert len(handed) == len(said) == len(report.manifest)  # what closes a call is in the transcript, since the graph has it
+    if mode != "none":
         assert keys(app.get_state(thread(line.name)).values["messages"]) == keys(handed)
     in_order(cast("list[dict[str, Any]]", rb.encode(line, "openai_messages")[0]))
     assert line.fsck() == []

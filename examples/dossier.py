@@ -65,6 +65,8 @@ def copy_store(source: Path, target: Path) -> None:
 
 def main() -> None:
     """Write it and check it without ourselves."""
+    if not (OUT / "runs.db").is_file():
+        sys.exit(f"there is no {OUT / 'runs.db'} in {Path.cwd()}: run make demo first, and this in the same directory")
     place, key = OUT / "dossier", OUT / "desk"
     shutil.rmtree(place, ignore_errors=True)
     for old in (key, key.with_suffix(".pub")):

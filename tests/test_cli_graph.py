@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rath_bridge as rb
+from rath_bridge.cli import face
 from rath_bridge.cli.pieces import condense
 from rath_bridge.cli.rails import ASCII, UNICODE, draw, order
+from rath_bridge.model.kinds import Message
+from rath_bridge.model.parts import TextPart
 from rath_bridge.session import Session
 from rath_bridge.verbs.branches import COUNTED, count
 from tests.cli_store import fill, run
@@ -190,3 +193,25 @@ def test_pages_meet_known_history_at_any_offset(length: int) -> None:
     pieces = condense(s.store.backend.refs("s"), s.store.backend)
     assert sum(piece.count for piece in pieces) == length + 3
     assert len(pieces) == 3
+
+
+@pytest.mark.parametrize(("columns", "told"), [(80, False), (120, True)])
+def test_frameworks_leave_room_for_what_was_said(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, columns: int, told: bool
+) -> None:
+    with rb.open_store(sqlite_url) as store:
+        origin = {"adapter": "rath_langgraph", "framework": "langgraph"}
+        store.create("s").append(rb.draft(Message(role="user", parts=(TextPart("hello"),)), origin=origin))
+    monkeypatch.setattr(face, "PIPE_WIDTH", columns)
+    line = run("graph", "s", store=sqlite_url).stdout
+    assert "user: hello" in line
+    assert ("langgraph" in line) is told
+
+
+def test_piped_tables_have_no_blanks_at_the_ends_of_their_lines(sqlite_url: str) -> None:
+    with fill(sqlite_url):
+        pass
+    for verb in (("ls",), ("audit", "ticket-4711"), ("doctor",), ("adapters",)):
+        lines = run(*verb, store=sqlite_url).stdout.splitlines()
+        assert lines
+        assert not [line for line in lines if line != line.rstrip()], verb

@@ -35,3 +35,11 @@ def test_the_dossier_is_written_and_checked(tmp_path: Path) -> None:
     for words in ("Good", "integrity  holds", "1 of 5 lowered", "approved   pending", "no-refund  supported"):
         assert words in done.stdout
     assert rb.verify_packet(tmp_path / "demo-out" / "dossier", keys=[tmp_path / "demo-out" / "desk.pub"]).ok
+
+
+def test_without_a_demo_it_says_what_to_do(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("there is no demo-out")
+    assert "run make demo first" in done.stderr
+    assert not list(tmp_path.iterdir())

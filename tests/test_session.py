@@ -24,7 +24,9 @@ from rath_bridge.errors import (
     StoreAddressError,
     StoreUnavailableError,
 )
+from rath_bridge.model import kinds
 from rath_bridge.model.kinds import Usage
+from rath_bridge.model.parts import ToolCallPart, ToolCallResponsePart
 from rath_bridge.session import Session, Store, native_name, resolve, split_name
 from rath_bridge.testing import StoreContract, strategies
 from rath_bridge.transform import AsyncTransform, Transform
@@ -134,6 +136,13 @@ def test_a_fork_takes_a_chunk_as_people_have_it(store: Store) -> None:
     for name, at in {"digest": first.id, "number": 1, "from the end": -2, "chunk": s[1], "message": first}.items():
         fork = s.fork(name.replace(" ", "-"), at=at)
         assert [message.text for message in fork.messages()] == ["one"], name
+
+
+def test_a_printed_message_tells_calls_and_results_too() -> None:
+    asked = kinds.Message(role="assistant", parts=(ToolCallPart("c1", "pay", {"n": 3}),))
+    answer = kinds.Message(role="tool", name="pay", parts=(ToolCallResponsePart("c1", "paid"),))
+    s = rb.open_store("memory:").create("s").append(rb.message("user", "pay 3"), rb.draft(asked), rb.draft(answer))
+    assert [str(message) for message in s.messages()] == ["user: pay 3", "assistant: → pay(n=3)", "tool pay: ← paid"]
 
 
 def test_a_chunk_may_be_named_by_its_beginning(store: Store) -> None:

@@ -34,6 +34,8 @@ from rath_bridge.errors import MissingSessionError, StoreUnavailableError
 from rath_bridge.session import Session, Store, open_store
 from rath_bridge.store import DEFAULT_URL
 
+ROOMY: Final = 100
+"""Columns from which on a row has room for more than what happened."""
 PIPE_WIDTH: Final = 1000
 """Columns when nobody looks: what reads a pipe wants whole lines."""
 
@@ -160,8 +162,13 @@ class Face:
         self.out.print(text, no_wrap=True, overflow="ellipsis", crop=True)
 
     def show(self, renderable: RenderableType) -> None:
-        """Print a table, or text that may wrap."""
-        self.out.print(renderable)
+        """Print a table, or text that may wrap; what goes into a pipe has no blanks at the ends of its lines."""
+        if self.out.is_terminal or self.out.color_system:
+            self.out.print(renderable)
+            return
+        with self.out.capture() as told:
+            self.out.print(renderable)
+        self.out.out("\n".join(line.rstrip(" ") for line in told.get().split("\n")), end="", highlight=False)
 
     def json(self, value: Mapping[str, Any]) -> None:
         """Print one JSON object in ASCII: no byte of a text can reach the terminal raw."""

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from rath_bridge.cli.checking import counted
-from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted
+from rath_bridge.cli.face import ROOMY, AsJson, Face, NameArgument, quoted
 from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, filter_of, matcher
 from rath_bridge.cli.listing import on_branch
 from rath_bridge.cli.naming import label
@@ -66,7 +66,7 @@ def graph(
     width = min(max((len(row.cells) for row in rows), default=0), 24)
     with face.pager():
         for row in rows:
-            face.print_line(_line(row, pieces, backend, width, session.session))
+            face.print_line(_line(row, pieces, backend, width, session.session, face.out.width >= ROOMY))
 
 
 def _refs(face: Face, session: Session, name: str, branches: Sequence[str], every: bool) -> list[Ref]:
@@ -101,7 +101,7 @@ def _row(pieces: Sequence[Piece], number: int, reader: Reader) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session: str) -> Text:
+def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session: str, roomy: bool) -> Text:
     text = Text()
     for char, lane in row.cells:
         text.append(char, _COLOURS[lane % len(_COLOURS)])
@@ -118,7 +118,7 @@ def _line(row: Row, pieces: Sequence[Piece], reader: Reader, width: int, session
         text.append(f"{piece.matched} of {counted(piece.count, 'chunk')}", "" if piece.matched else "dim").append("  ")
     elif piece.count > 1:
         text.append(counted(piece.count, "chunk"), "head").append("  ")
-    frameworks = _frameworks(piece)
+    frameworks = _frameworks(piece) if roomy else []  # else they push out what was said last
     if frameworks:
         text.append(inert(", ".join(frameworks)), "run").append("  ")
     if piece.matched == 0:

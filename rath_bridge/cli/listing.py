@@ -11,7 +11,7 @@ import typer
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from rath_bridge.cli.face import AsJson, Face, NameArgument, quoted, table
+from rath_bridge.cli.face import ROOMY, AsJson, Face, NameArgument, quoted, table
 from rath_bridge.cli.filtering import Agents, Frameworks, Grep, Kinds, Since, Tools, at_most, filter_of, matcher
 from rath_bridge.cli.naming import find_chunk, label
 from rath_bridge.cli.runs import RunNames, runs_named
@@ -271,7 +271,7 @@ def _print_log(
     face: Face, entries: Iterator[LogEntry], names: RunNames, session: str, oneline: bool, lines: Lines | None
 ) -> None:
     day = ""
-    roomy = face.out.width >= 100
+    roomy = face.out.width >= ROOMY
     for entry in entries:
         chunk = entry.chunk
         kind = style_of(chunk)

@@ -32,6 +32,12 @@ class TranscriptMessage:
     def __repr__(self) -> str:
         return f"{self.body!r} of chunk {self.id[:12]}"
 
+    def __str__(self) -> str:
+        """Who said what, in one line: calls and results, too, which ``text`` leaves out."""
+        from rath_bridge.verbs.words import body_words
+
+        return body_words(self.body)
+
     @property
     def id(self) -> Digest:
         """Digest of the chunk."""
@@ -51,7 +57,7 @@ class TranscriptMessage:
 
     @property
     def text(self) -> str:
-        """All text parts together; what a tool answered is in ``parts[0].response``."""
+        """All text parts together; what a tool answered is in ``parts[0].response``, and in ``str(message)``."""
         return self.body.text
 
 

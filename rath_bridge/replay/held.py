@@ -19,7 +19,9 @@ from rath_bridge.redaction import DEFAULT
 from rath_bridge.replay.effects import from_annotations
 from rath_bridge.session import Session, Store
 from rath_bridge.store.protocol import Backend
+from rath_bridge.verbs.inert import one_line
 from rath_bridge.verbs.transcript import Call, calls
+from rath_bridge.verbs.words import call_words, summary, value_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +158,17 @@ class Held:
         """Return the call that a chunk tells of; of a message that answers several, the first."""
         return None if chunk is None else self._by_chunk.get(chunk)
 
+    def words(self, chunk: Digest) -> str:
+        """Return in words which call a chunk tells of: ``pay(n=5)``, ``model call of Writer: "3 left"``."""
+        call, found = self.call_at(chunk), self.by_id[chunk]
+        if call is not None:
+            return call_words(call.name, orjson.loads(call.key)["a"] or None)
+        if found.kind != "inference" or found.id in self.unreadable:
+            return summary(found)
+        body = cast(Inference, found.body)
+        said = ", ".join(_said(body.output))
+        return f"model call{f' of {one_line(body.agent, 80)}' if body.agent else ''}{f': {one_line(said, 100)}' if said else ''}"
+
     def position(self, chunk: Digest | None) -> int | None:
         """Return a chunk's place on the line."""
         found = None if chunk is None else self.by_id.get(chunk)
@@ -185,6 +198,20 @@ class _Sieve:
 def arguments_key(arguments: Any) -> bytes:
     """Return arguments in canonical form, secrets redacted as the record has them; nothing at all is the same as no arguments."""
     return dumps(escape({"a": DEFAULT.apply(arguments) or {}}, {}))
+
+
+def _said(output: Any) -> Iterator[str]:
+    """What a model answered, in words: texts and calls, in neutral parts or in items of the framework's own."""
+    if isinstance(output, list | tuple):
+        for one in cast("Sequence[Any]", output):
+            yield from _said(one)
+    elif isinstance(output, Mapping):
+        item = cast("Mapping[str, Any]", output)
+        if item.get("type") in ("tool_call", "function_call"):
+            yield call_words(str(item.get("name")), item.get("arguments"))
+        else:
+            text = item.get("text") or item.get("content")
+            yield from _said(text) if isinstance(text, list | tuple) else [value_words(text, 60)] if text else []
 
 
 def _counted(number: int, noun: str) -> str:

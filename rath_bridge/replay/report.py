@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 from rath_bridge.model.digests import Digest
@@ -14,6 +15,8 @@ from rath_bridge.session import Session
 EQUAL: Final = 0
 DIVERGED: Final = 1
 NOT_COMPARABLE: Final = 125
+SHOWN: Final = 10
+"""Unused calls that the text names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class ReplayReport:
     """Calls that were made for real: 0, unless the replay was asked for them."""
     unused: tuple[Digest, ...] = ()
     """Recorded calls that the run did not ask for."""
+    unused_words: tuple[str, ...] = ()
+    """What they were: ``pay(n=5)``, ``model call of Writer: ...``."""
     unasked: tuple[str, ...] = ()
     """Overrides that the run did not come to: they changed nothing."""
     unchanged: bool = False
@@ -108,7 +113,11 @@ class ReplayReport:
             found.append(
                 f"  the record contradicts itself: chunk {self.cause[:12]} holds a result that the model was not told then"
             )
-        found += [f"  unused: chunk {name[:12]}" for name in self.unused[:10]]
+        found += [
+            f"  unused: {f'{told}  (chunk {name[:12]})' if told else f'chunk {name[:12]}'}"
+            for name, told in zip_longest(self.unused[:SHOWN], self.unused_words[:SHOWN])
+        ]
+        found += [f"  unused: {len(self.unused) - SHOWN} more"] if len(self.unused) > SHOWN else []
         found += [f"  not changed: {name} (the run did not come to it)" for name in self.unasked]
         found += [f"  unknown whether it was done: chunk {name[:12]}" for name in self.unknown]
         found += [f"  made by the program itself: {what}" for what in dict.fromkeys(self.itself)]
@@ -125,6 +134,7 @@ class ReplayReport:
         return {
             "session": self.session.name, "head": self.session.head, "equal": self.equal, "exit_status": self.exit_status,
             "served": self.served, "live": self.live, "made": list(self.made), "itself": list(self.itself), "unused": list(self.unused),
+            "unused_words": list(self.unused_words),
             "unasked": list(self.unasked), "unchanged": self.unchanged,
             "misses": [one.as_json() for one in self.misses],
             "divergence": None if self.divergence is None else self.divergence.as_json(),

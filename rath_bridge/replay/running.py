@@ -330,10 +330,11 @@ class _Replay:
             told = in_words(
                 runs(tape.held.chunks, span, inside), runs(made.chunks(), range(tape.after + 1, len(made))), ended=ended, left=len(unused)
             )  # fmt: skip
+        unused = list(in_order(record, unused))
         return ReplayReport(
             equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,
             served=tape.served, live=len(tape.made) + len(itself), made=(*tape.made, *itself), itself=tuple(itself),
-            unused=in_order(record, unused),
+            unused=tuple(unused), unused_words=tuple(map(tape.held.words, unused)),
             misses=tuple(tape.misses), divergence=divergence, cause=cause, reasons=tuple(reasons), notes=(*self._notes(), *lacking),
             unknown=tuple(call.chunks[0] for call in tape.unknown if call.chunks), spent=tape.spent, halted=tape.halted,
             session=record, result=self.branch.session or made, value=self.value, error=self.error, in_words=told,

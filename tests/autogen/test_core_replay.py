@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -324,6 +325,7 @@ async def test_another_prompt_is_another_request_and_every_class_is_as_it_was(st
     def other(_: bool) -> Any:
         return agent("a", False, tools=[pay], reflect_on_tool_use=True, system_message="Another prompt.")
 
+    gc.collect()  # what an earlier replay has left in a cycle keeps its players
     methods = [ReplayChatCompletionClient.create, StaticStreamWorkbench.call_tool_stream, BaseTool.run_json]
     report = await rb.areplay(store.session("ticket"), program(store, other, False))
     assert report.divergence is not None

@@ -102,6 +102,9 @@ async def test_less_than_was_recorded(store: rb.Store) -> None:
     report = await diverging(s, lambda: None)
     assert (report.served, report.unused) == (0, tuple(c.id for c in s if c.kind == "inference"))
     assert cast(Any, report.divergence).found == "nothing"
+    assert all(words.startswith("model call of Solo: ") for words in report.unused_words)
+    assert f"unused: {report.unused_words[0]}  (chunk {report.unused[0][:12]})" in str(report)
+    assert report.as_json()["unused_words"] == list(report.unused_words)
 
 
 async def test_changed_code_of_a_tool_does_not_matter_its_schema_does(store: rb.Store) -> None:

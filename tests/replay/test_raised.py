@@ -197,3 +197,9 @@ def test_secrets_are_not_kept(store: rb.Store) -> None:
     run = paying(store, caught)
     run()
     assert not any(secret.encode() in (chunk.body_bytes or b"") for chunk in store.session("s"))
+
+
+def test_a_tool_that_was_not_asked_for_is_told_by_its_call(store: rb.Store) -> None:
+    paying(store, lambda n: pay.invoke({"n": n}))()
+    report = rb.replay(store.session("s"), lambda: None)
+    assert report.unused_words == ("pay(n=5)",) * 3

@@ -102,7 +102,7 @@ async def test_less_than_was_recorded(store: rb.Store) -> None:
     report = await diverging(s, lambda: None)
     assert (report.served, report.unused) == (0, tuple(c.id for c in s if c.kind == "inference"))
     assert cast(Any, report.divergence).found == "nothing"
-    assert all(words.startswith("model call of Solo: ") for words in report.unused_words)
+    assert report.unused_words[-1] == "model call: It is sunny, and A-1 is refunded.", report.unused_words
     assert f"unused: {report.unused_words[0]}  (chunk {report.unused[0][:12]})" in str(report)
     assert report.as_json()["unused_words"] == list(report.unused_words)
 

@@ -19,6 +19,8 @@ from rath_bridge.verbs.replay_form import Step, steps
 
 SHOWN: Final = 200
 """Characters of each side that a divergence shows."""
+NOTHING: Final = "nothing"
+"""What a divergence says of a side that lacks it."""
 _ABSENT: Final = object()
 
 
@@ -52,7 +54,7 @@ def first_difference(
             made[first : last + 1] = _in_order(made[first : last + 1], expected[first : last + 1])
         for index, step in enumerate(expected):
             if index >= len(made):
-                found.append((step.chunk.position, Divergence(_what(step), "nothing", _held(step), step.chunk.id)))
+                found.append((step.chunk.position, Divergence(_what(step), NOTHING, _held(step), step.chunk.id)))
                 break
             if made[index].key != step.key:
                 found.append((step.chunk.position, _differing(made[index], step)))
@@ -248,7 +250,7 @@ def _same(ours: Any, theirs: Any) -> bool:
 def shown(value: Any, limit: int = SHOWN) -> str:
     """Return a value in a line, cut."""
     if value is _ABSENT:
-        return "nothing"
+        return NOTHING
     if isinstance(value, (BlobRef, TreeRef)):
         return f"{'a text or bytes' if isinstance(value, BlobRef) else 'a list or map'} of {value.digest[:12]}"
     text = value if isinstance(value, str) else repr(value)

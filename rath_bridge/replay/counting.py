@@ -33,20 +33,21 @@ def runs(chunks: Iterable[Chunk], span: range, excused: Collection[Digest] = ())
     return found
 
 
-def in_words(held: int, made: int, *, ended: bool, left: int) -> str | None:
+def in_words(held: int, made: int, *, ended: bool, left: bool) -> str | None:
     """Return what to say of a program that made other runs than are on record; None where that is not what differs.
 
     Args:
         held: Runs of the record.
         made: Runs of the program.
         ended: The program came to its end by itself, and all that it asked was on record.
-        left: Recorded calls that it did not ask for.
+        left: There are recorded calls that it did not ask for, or merges that it did not make.
     """
     choose = "to replay a part of the record, say after= and until= (--after, --until; docs/replay.md, One run of several)"
     if made > held:
         return f"the record holds {_counted(held)}, the program made {made}"
     if ended and made < held:
-        return f"the record holds {_counted(held)}, the program made {made}: {choose}"
+        whole = "to replay all of it, give a program that makes them all"
+        return f"the record holds {_counted(held)}, the program made {made}: {choose}; {whole}"
     if ended and left:
         return f"the program ended, and the record goes on: {choose}"
     return None

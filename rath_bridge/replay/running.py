@@ -18,7 +18,7 @@ from rath_bridge.plugins import adapters
 from rath_bridge.recorder import Recorder, enter, leave, standin
 from rath_bridge.replay.arriving import arriving
 from rath_bridge.replay.branch import Branch
-from rath_bridge.replay.comparing import first_difference
+from rath_bridge.replay.comparing import NOTHING, first_difference
 from rath_bridge.replay.counting import in_words, runs
 from rath_bridge.replay.divergence import Divergence, ReplayDivergenceError, ReplayHaltedError, words
 from rath_bridge.replay.effects import Policy
@@ -327,9 +327,9 @@ class _Replay:
         told: str | None = None
         if divergence is not None and made is not None:
             ended = not (tape.misses or asked_for_less or self.error)
-            told = in_words(
-                runs(tape.held.chunks, span, inside), runs(made.chunks(), range(tape.after + 1, len(made))), ended=ended, left=len(unused)
-            )  # fmt: skip
+            held, again = runs(tape.held.chunks, span, inside), runs(made.chunks(), range(tape.after + 1, len(made)))
+            merged = divergence.what == "merge" and divergence.found == NOTHING
+            told = in_words(held, again, ended=ended, left=bool(unused) or merged)
         unused = list(in_order(record, unused))
         return ReplayReport(
             equal=equal, unasked=tape.overrides.unasked, unchanged=bool(tape.overrides) and not tape.overrides.taken,

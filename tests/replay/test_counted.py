@@ -89,3 +89,32 @@ def test_a_program_that_raises_is_told_first(store: rb.Store, script: Script) ->
     lines = report.lines()
     assert lines[1] == "  the run ended with ValueError: my bug"
     assert (report.in_words, "[0]" in str(report)) == (None, False), str(report)
+
+
+def test_a_session_that_ends_in_a_merge_says_how_to_replay_a_part(store: rb.Store) -> None:
+    of_langgraph(store, "one")
+    run = store.session("s")
+    merged = run.merge(run.fork("b").append(rb.message("user", "aside")))
+    report = rb.replay(merged, lambda: of_langgraph(store))
+    assert report.divergence is not None
+    assert report.divergence.what == "merge"
+    assert (report.in_words or "").startswith("the program ended, and the record goes on: ")
+    assert rb.replay(merged, lambda: of_langgraph(store), until=run.head).equal
+
+
+@pytest.mark.parametrize("checkpointer", [None, "rath"])
+def test_a_graph_that_was_called_on_a_session_twice(store: rb.Store, checkpointer: Any) -> None:
+    def answer(state: Any) -> Any:
+        return {"messages": [("ai", str(len(state["messages"])))]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("n", answer)
+    graph.add_edge(START, "n")
+    app = rath_langgraph.wrap(graph.compile(), store, checkpointer=checkpointer)
+
+    def program(session: rb.Session) -> rb.Session:
+        return app(app(session).append(rb.message("user", "and now?")))
+
+    s = program(store.create("s").append(rb.message("user", "hello")))
+    assert rb.replay(s, program).equal
+    assert "give a program that makes them all" in (rb.replay(s, app).in_words or "")

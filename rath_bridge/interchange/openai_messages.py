@@ -266,7 +266,7 @@ def _answer(one: TranscriptMessage, part: ToolCallResponsePart, path: str, losse
     if not isinstance(part.response, str):
         losses.append(Loss(one.id, f"{path}.response", "a result that is no text: it stands as JSON"))
     if one.name is not None and one.role == "tool":
-        losses.append(Loss(one.id, "name", f"the name {one.name!r} that the answer goes by: an answer names the call only"))
+        losses.append(Loss(one.id, "name", f"the answer's name {one.name!r}: an answer names the call only"))
     return Turn(one.id, {"role": "tool", "tool_call_id": part.id, "content": answer_text(part.response)}, answers=part.id or "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import orjson
@@ -40,9 +40,10 @@ class Unanswered(NamedTuple):
 def unanswered(tape: Tape) -> list[Unanswered]:
     """Find the calls of what is replayed that no player answers, oldest first."""
     found: list[Unanswered] = []
+    begun = _begun(tape)
     for chunk in _not_answered(tape):
         call = tape.held.call_at(chunk.id)
-        if (call is not None and call.chunks[0] != chunk.id) or _is_beyond(tape, chunk):
+        if (call is not None and call.chunks[0] != chunk.id) or _is_beyond(tape, chunk.run, begun):
             continue  # the result of a call that was told
         body = _body(tape, chunk)
         if chunk.kind == "inference":
@@ -119,19 +120,24 @@ def _has_player(chunk: Chunk) -> bool:
     )
 
 
-def _is_beyond(tape: Tape, chunk: Chunk) -> bool:
-    """A replay that halts at ``until`` does not come to the runs that began behind it."""
-    if tape.until is None or tape.then == "live" or chunk.run is None:
-        return False
+def _begun(tape: Tape) -> dict[str, tuple[int, str | None]]:
+    """Where each run began, and in which one; nothing where the replay comes to every run."""
     begun: dict[str, tuple[int, str | None]] = {}
-    for one in tape.held.chunks:
+    for one in tape.held.chunks if tape.until is not None and tape.then == "halt" else ():
         if one.kind == "run" and one.run is not None and one.run not in begun and one.id not in tape.held.unreadable:
             begun[one.run] = (one.position, cast(Run, one.body).parent)
-    at, seen = chunk.run, set[str]()
-    while at in begun and at not in seen and (above := begun[at][1]) in begun:
+    return begun
+
+
+def _is_beyond(tape: Tape, run: str | None, begun: Mapping[str, tuple[int, str | None]]) -> bool:
+    """A replay that halts at ``until`` does not come to the runs that began behind it."""
+    at, seen = run, set[str]()
+    while at is not None and at in begun and at not in seen:
         seen.add(at)
-        at = above
-    return at in begun and begun[at][0] > tape.until
+        place, at = begun[at]
+        if at not in begun:
+            return tape.until is not None and place > tape.until
+    return False
 
 
 def _body(tape: Tape, chunk: Chunk) -> Any:

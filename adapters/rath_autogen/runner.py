@@ -225,7 +225,7 @@ class Wrapped:
         handoff, any other runner as task messages: what that loses is named in the run's ``attributes.losses``. A team that goes on
         with the session that it left gets only what is new since.
         """
-        turns = await in_thread(recorded_turns, session, describe(self.runner).name)
+        turns = await in_thread(recorded_turns, self, session, describe(self.runner).name)
         return await self._turn(session) if turns is None else await self._again(session, turns)
 
     async def _again(self, session: Session, turns: Sequence[Turn | Draft]) -> Session:

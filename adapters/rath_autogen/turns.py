@@ -32,17 +32,18 @@ class Turn:
     failed: bool
 
 
-def recorded_turns(session: Session, name: str) -> list[Turn | Draft] | None:
+def recorded_turns(program: object, session: Session, name: str) -> list[Turn | Draft] | None:
     """What a replay makes again, in order: the runs of the record, and what others wrote between them; None where there is none.
 
     Args:
+        program: The wrapped agent or team.
         session: The scratch to begin with.
         name: Of the agent or team: where the record holds runs of it, those alone.
 
     Raises:
         UnsupportedError: A task is not on record as it was given.
     """
-    found = recorded(session, name, _is_run)
+    found = recorded(program, session, name, _is_run)
     if found is None:
         return None
     with found.reading("the task of a run", INSTEAD):

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk, Draft, draft
 from rath_bridge.model.kinds import Checkpoint, Inference, Run
-from rath_bridge.replay import Tape, current_tape
+from rath_bridge.replay import Tape, tape_of
 from rath_bridge.session import Session
 from rath_langgraph.inputs import INSTEAD, recorded_context, recorded_input
 from rath_langgraph.threads import FRAMEWORK
@@ -62,17 +62,18 @@ class Turns:
         return self.session.latest()
 
 
-def recorded_turns(session: Session) -> Turns | None:
-    """The invocations of the record that a replay runs on; None where no replay runs, or the record does not hold their inputs.
+def recorded_turns(graph: Any, session: Session) -> Turns | None:
+    """The invocations of the record that a replay runs on; None where it is not what a replay runs, or has none on record.
 
     Args:
+        graph: The wrapped graph.
         session: The scratch to begin with.
 
     Raises:
         UnsupportedError: Something that was done is not on record as it was given.
     """
-    tape = current_tape()
-    if tape is None or session.name != tape.session.name:
+    tape = tape_of(graph, session)
+    if tape is None:
         return None
     chunks = [chunk for chunk in tape.held.chunks if chunk.position > session.position]
     roots = [chunk for chunk in chunks if _is_invocation(chunk, tape)]

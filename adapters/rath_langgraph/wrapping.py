@@ -124,7 +124,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
-        turns = None if messages else recorded_turns(session)
+        turns = None if messages else recorded_turns(self, session)
         if turns is not None:
             return turns.again(self)
         saver, thread_id = self._saver(), _thread(settings)
@@ -150,7 +150,7 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Async twin of calling it."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
-        turns = None if messages else recorded_turns(session)
+        turns = None if messages else recorded_turns(self, session)
         if turns is not None:
             return await turns.aagain(self)
         saver, thread_id = self._saver(), _thread(settings)

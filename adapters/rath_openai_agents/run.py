@@ -103,7 +103,7 @@ class WrappedAgent:
 
     def __call__(self, session: Session, /) -> Session:
         """Go on from a session; returns it as it stands afterwards. As what a replay runs: make every run of the record again."""
-        turns = recorded_turns(session, self.agent.name)
+        turns = recorded_turns(self, session)
         if turns is None:
             self._on(session).run_sync()
         else:
@@ -112,7 +112,7 @@ class WrappedAgent:
 
     async def acall(self, session: Session, /) -> Session:
         """Async twin of calling it."""
-        turns = await in_thread(recorded_turns, session, self.agent.name)
+        turns = await in_thread(recorded_turns, self, session)
         if turns is None:
             await self._on(session).run()
         else:

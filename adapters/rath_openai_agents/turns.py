@@ -17,7 +17,7 @@ from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Checkpoint, Inference, Note, Run
 from rath_bridge.model.report import LossReport
 from rath_bridge.model.trees import read_list
-from rath_bridge.replay import Recorded, current_tape, may_go_on, recorded
+from rath_bridge.replay import Recorded, current_tape, may_go_on, recorded, tape_of
 from rath_bridge.session import Session
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.encode import encode
@@ -101,19 +101,19 @@ class Turns:
                     raise
 
 
-def recorded_turns(session: Session, name: str) -> Turns | None:
-    """The runs of the record that a replay makes again; None where no replay runs, or the record holds none of a wrapped agent.
+def recorded_turns(wrapped: WrappedAgent, session: Session) -> Turns | None:
+    """The runs that a replay makes again; None where it is not what a replay runs, or none of a wrapped agent is on record.
 
     Args:
+        wrapped: The agent: where the record holds runs of it, those alone.
         session: The scratch to begin with.
-        name: Of the agent: where the record holds runs of it, those alone.
 
     Raises:
         UnsupportedError: An input is not on record as it was given, or all of it was seen by observers alone.
     """
-    found = recorded(session, name, _is_run)
+    found = recorded(wrapped, session, wrapped.agent.name, _is_run)
     if found is None:
-        _seen_only(session)
+        _seen_only(wrapped, session)
         return None
     with found.reading("the input of a run", _INSTEAD):
         return Turns(session, list(_steps(found)))
@@ -123,19 +123,19 @@ def _is_run(chunk: Chunk, run: Run) -> bool:
     return "rath_openai_agents" in (chunk.origin or "") and run.type == "agent"
 
 
-def _seen_only(session: Session) -> None:
+def _seen_only(wrapped: WrappedAgent, session: Session) -> None:
     """Refuse a record that holds model calls, and no run of a wrapped agent: where its runs began, and with what, only their program knows.
 
     Raises:
         UnsupportedError: It is one.
     """
-    tape = current_tape()
-    if tape is None or session.name != tape.session.name:
+    tape = tape_of(wrapped, session)
+    if tape is None:
         return
     chunks = [one for one in tape.held.chunks if one.position > session.position and "rath_openai_agents" in (one.origin or "")]
     begun = [cast(Run, one.body) for one in chunks if one.kind == "run" and one.id not in tape.held.unreadable]
-    wrapped = any(run.phase == "begin" and run.type == "agent" and not (run.native_id or "").startswith("span_") for run in begun)
-    if wrapped or not any(one.kind == "inference" for one in chunks):
+    kept = any(run.phase == "begin" and run.type == "agent" and not (run.native_id or "").startswith("span_") for run in begun)
+    if kept or not any(one.kind == "inference" for one in chunks):
         return
     what = "a trace of its runs is on record, not a wrapped agent" if begun else "its model calls are on record, and no run"
     tape.reasons.append(f"{what}: give rb.replay the program that made it (docs/replay.md)")

@@ -77,6 +77,7 @@ def replay(
     """
     check_program(run, "replay")
     playing = _Replay.of(session, until, then, overrides, policy, allow_effects, after, branch)
+    playing.tape.program = run
     if playing.may_run:
         with playing.stage() as scratch:
             playing.value = _called(run, scratch, playing)
@@ -89,6 +90,7 @@ async def areplay(session: Session, run: Callable[..., Any], **options: Any) -> 
     playing = _Replay.of(session, *(options.pop(name, default) for name, default in _OPTIONS.items()))
     if options:
         raise TypeError(f"areplay() got unexpected arguments: {', '.join(options)}")
+    playing.tape.program = run
     if playing.may_run:
         with playing.stage(awaited=True) as scratch:
             call = getattr(run, "acall", None) or run

@@ -99,6 +99,8 @@ class Tape:
     """Why something of the record could not be made again, as found while it ran."""
     lacking: list[str] = field(default_factory=list[str])
     """What a run that was made again could not be given: a reason where the replay left the record, else a note."""
+    program: Any = None
+    """What is run."""
     over: bool = False
     """The replay has ended: what it left running is answered no more, and makes nothing live."""
     _lock: RLock = field(default_factory=RLock)

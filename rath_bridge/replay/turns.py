@@ -67,16 +67,30 @@ class Recorded:
             raise UnsupportedError(reason) from error
 
 
-def recorded(session: Session, name: str, is_run: Callable[[Chunk, Run], bool]) -> Recorded | None:
-    """Return what of the record a wrapped runnable makes again; None where no replay runs, or the record holds none of its runs.
+def tape_of(program: object, session: Session) -> Tape | None:
+    """The tape of a replay that runs just this, on this scratch; None where it is called by a program, which says itself what it runs.
 
     Args:
+        program: A wrapped runnable.
+        session: What it is called with.
+    """
+    tape = current_tape()
+    if tape is None or session.name != tape.session.name:
+        return None
+    return tape if program is tape.program or program is getattr(tape.program, "__self__", None) else None
+
+
+def recorded(program: object, session: Session, name: str, is_run: Callable[[Chunk, Run], bool]) -> Recorded | None:
+    """Return what of the record a wrapped runnable makes again; None where it is not what a replay runs, or has no runs on record.
+
+    Args:
+        program: The runnable.
         session: The scratch to begin with.
         name: Of the runnable: where the record holds runs of it, those alone.
         is_run: Whether a run that began at the top is one of the framework's.
     """
-    tape = current_tape()
-    if tape is None or session.name != tape.session.name:
+    tape = tape_of(program, session)
+    if tape is None:
         return None
     chunks = [one for one in tape.held.chunks if one.position > session.position and one.id not in tape.held.unreadable]
     begun = [(one, cast(Run, one.body)) for one in chunks if one.kind == "run"]

@@ -158,8 +158,9 @@ def test_ids_and_names_fit_and_stay_apart(text: str, limit: int) -> None:
     for found in (fitting_id(text, limit), fitting_name(text)):
         assert 0 < len(found) <= 64
         assert found.replace("_", "").replace("-", "").isascii()
-        assert fitting_id(found, limit) == found
     assert len(fitting_id(text, limit)) <= limit
+    assert fitting_id(fitting_id(text, limit), limit) == fitting_id(text, limit)
+    assert fitting_name(fitting_name(text)) == fitting_name(text)
     assert fitting_id(text, limit) != fitting_id(text + "x", limit)
     assert fitting_name(text) != fitting_name(text + ".")
 

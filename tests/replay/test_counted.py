@@ -118,3 +118,37 @@ def test_a_graph_that_was_called_on_a_session_twice(store: rb.Store, checkpointe
     s = program(store.create("s").append(rb.message("user", "hello")))
     assert rb.replay(s, program).equal
     assert "give a program that makes them all" in (rb.replay(s, app).in_words or "")
+
+
+def agents_wrapped(store: rb.Store, *said: str) -> Any:
+    return rath_openai_agents.wrap(Agent(name="Clerk", model=ScriptedModel([say(one) for one in said])), store)
+
+
+def autogen_wrapped(store: rb.Store, *said: str) -> Any:
+    return rath_autogen.wrap(agent("a", bool(said), *said), store)
+
+
+def langgraph_wrapped(store: rb.Store, *said: str) -> Any:
+    model = GenericFakeChatModel(messages=iter([AIMessage(one) for one in said]))
+
+    def answer(values: Any) -> Any:
+        return {"messages": [model.invoke(values["messages"])]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("n", answer)
+    graph.add_edge(START, "n")
+    return rath_langgraph.wrap(graph.compile(), store, checkpointer="rath")
+
+
+@pytest.mark.usefixtures("sync_loop")
+@pytest.mark.parametrize("wrapped", [agents_wrapped, autogen_wrapped, langgraph_wrapped])
+def test_a_function_that_calls_a_wrapped_runnable_twice_says_itself_what_it_runs(
+    store: rb.Store, wrapped: Callable[..., Any]
+) -> None:
+    def twice(runnable: Any) -> Callable[[rb.Session], rb.Session]:
+        return lambda session: runnable(runnable(session).append(rb.message("user", "And?")))
+
+    done = twice(wrapped(store, "one", "two"))(store.create("s").append(rb.message("user", "Hello?")))
+    assert [message.text for message in done.messages()] == ["Hello?", "one", "And?", "two"]
+    report = rb.replay(done, twice(wrapped(store)))
+    assert (report.equal, report.served, report.live) == (True, 2, 0), report.lines()

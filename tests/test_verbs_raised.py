@@ -92,7 +92,8 @@ def test_the_chain() -> None:
     except ValueError as error:
         found: Any = made_again(described(error)).error
     assert isinstance(found.__cause__, KeyError)
-    assert (type(found.__cause__.__cause__), found.__cause__.__cause__.code) == (BankDown, 7)
+    deep: Any = found.__cause__.__cause__
+    assert (type(deep), deep.code) == (BankDown, 7)
     loop = ValueError("loop")
     loop.__cause__ = loop
     assert "cause" not in described(loop)

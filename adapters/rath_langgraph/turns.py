@@ -28,6 +28,8 @@ class Turn:
     input: Any
     context: dict[str, Any] | None
     streamed: bool
+    called: bool = False
+    """The graph was called on the session: what it is given stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Turns:
         for step in self.steps:
             if isinstance(step, Draft):
                 self.session.latest().append(step, on_conflict="serialise")
+            elif step.called:
+                graph.go_on(self.session.latest(), step.config)
             elif step.streamed:
                 for _ in graph.stream(step.input, step.config, context=step.context, stream_mode=["values", "messages"]):
                     pass
@@ -54,6 +58,8 @@ class Turns:
         for step in self.steps:
             if isinstance(step, Draft):
                 await self.session.latest().aappend(step, on_conflict="serialise")
+            elif step.called:
+                await graph.ago_on(self.session.latest(), step.config)
             elif step.streamed:
                 async for _ in graph.astream(step.input, step.config, context=step.context, stream_mode=["values", "messages"]):
                     pass
@@ -81,7 +87,7 @@ def recorded_turns(graph: Any, session: Session) -> Turns | None:
     if not roots or not (kept or any(map(is_unsaved, roots))):
         return None
     try:
-        if not kept:
+        if not kept and not all(cast(Run, root.body).manifest for root in roots):
             raise UnsupportedError(f"the input of a run is not on record (its graph had no checkpointer): {INSTEAD}")
         steps = sorted(_steps(tape, chunks, {chunk.id for chunk in roots}), key=lambda found: found[0])
         return Turns(session, [step for _, step in steps])
@@ -111,11 +117,14 @@ def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[tup
                 (i for i in range(index + 1, len(chunks)) if chunks[i].kind == "run" and chunks[i].run == chunk.run), len(chunks)
             )
             inside, over = chunks[index:end], max(over, end)
-            config: dict[str, Any] = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
+            config: RunnableConfig = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
+            place = max(said, begun.pop(body.parent, chunk.position))
+            if body.manifest:
+                yield place, Turn(config, None, None, streamed=False, called=True)
+                continue
             streamed = any(c.kind == "inference" and cast(Inference, c.body).streamed for c in inside)
             given, context = recorded_input(tape, chunk, inside), recorded_context(chunk, inside)
-            place = max(said, begun.pop(body.parent, chunk.position))
-            yield place, Turn(cast(RunnableConfig, config), given, context, streamed)
+            yield place, Turn(config, given, context, streamed)
         elif index >= over and chunk.kind == "checkpoint" and cast(Checkpoint, chunk.body).source == "update":
             raise UnsupportedError(f"the state was changed between two runs (update_state): {INSTEAD}")
         elif chunk.run is None and chunk.kind in _SAID:

@@ -122,11 +122,13 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
         Returns:
             The session as the graph left it.
         """
+        turns = recorded_turns(self, session)
+        return self.go_on(session, config) if turns is None else turns.again(self)
+
+    def go_on(self, session: Session, config: RunnableConfig | None = None) -> Session:
+        """One run on a session."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", encode(session))
-        turns = None if messages else recorded_turns(self, session)
-        if turns is not None:
-            return turns.again(self)
         saver, thread_id = self._saver(), _thread(settings)
         run, settings = _with_run(settings)
         with record(session.store, session.name), self._rath.handler.calling(run) as noted:
@@ -148,11 +150,13 @@ class RathGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     async def acall(self, session: Session, /, config: RunnableConfig | None = None) -> Session:
         """Async twin of calling it."""
+        turns = recorded_turns(self, session)
+        return await (self.ago_on(session, config) if turns is None else turns.aagain(self))
+
+    async def ago_on(self, session: Session, config: RunnableConfig | None = None) -> Session:
+        """Async twin of `go_on`."""
         settings = self._settings(session, config)
         messages, report = cast("tuple[list[BaseMessage], LossReport]", await in_thread(encode, session))
-        turns = None if messages else recorded_turns(self, session)
-        if turns is not None:
-            return await turns.aagain(self)
         saver, thread_id = self._saver(), _thread(settings)
         run, settings = _with_run(settings)
         with record(session.store, session.name), self._rath.handler.calling(run) as noted:

@@ -117,7 +117,10 @@ def test_a_graph_that_was_called_on_a_session_twice(store: rb.Store, checkpointe
 
     s = program(store.create("s").append(rb.message("user", "hello")))
     assert rb.replay(s, program).equal
-    assert "give a program that makes them all" in (rb.replay(s, app).in_words or "")
+    assert rb.replay(s, app).equal
+    assert asyncio.run(rb.areplay(s, app)).equal
+    once = rb.replay(s, lambda session: app(session))
+    assert "give a program that makes them all" in (once.in_words or "")
 
 
 def agents_wrapped(store: rb.Store, *said: str) -> Any:

@@ -41,7 +41,7 @@ def nothing_tried() -> None:
 
 
 def limited() -> openai.RateLimitError:
-    response = httpx.Response(429, request=httpx.Request("POST", "http://localhost"))
+    response: Any = httpx.Response(429, request=httpx.Request("POST", "http://localhost"))
     return openai.RateLimitError("slow down", response=response, body={"code": "rl"})
 
 
@@ -86,8 +86,12 @@ def test_a_tool_node_that_raises(store: rb.Store) -> None:
     def run() -> str:
         asked = AIMessage("", tool_calls=[ToolCall(name="pay", args={"n": 5}, id="c1")])
         model = GenericFakeChatModel(messages=iter([asked]))
+
+        def answer(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [model.invoke(state["messages"])]}
+
         graph = StateGraph(MessagesState)
-        graph.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+        graph.add_node("agent", answer)
         graph.add_node("tools", ToolNode([pay], handle_tool_errors=False))
         graph.add_edge(START, "agent")
         graph.add_edge("agent", "tools")

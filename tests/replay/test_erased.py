@@ -12,6 +12,8 @@ from rath_bridge.model.digests import digest
 from rath_openai_agents import wrap
 from tests.openai_agents.scripted import say
 
+pytestmark = pytest.mark.usefixtures("sync_loop")
+
 
 @pytest.mark.parametrize("kinds", [("inference",), ("inference", "message")])
 def test_an_erased_model_call_was_recorded(store: rb.Store, kinds: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def of_autogen(store: rb.Store, *said: str) -> None:
     asyncio.run(rath_autogen.wrap(team, store, "s").run(task="Hello?"))
 
 
-def of_langgraph(store: rb.Store, *said: str) -> None:
+def talking(*said: str) -> Any:
     model = GenericFakeChatModel(messages=iter([AIMessage(one) for one in said]))
 
     def answer(values: Any) -> Any:
@@ -44,7 +44,11 @@ def of_langgraph(store: rb.Store, *said: str) -> None:
     graph: Any = StateGraph(MessagesState)
     graph.add_node("n", answer)
     graph.add_edge(START, "n")
-    app = rath_langgraph.wrap(graph.compile(checkpointer=InMemorySaver()), store, session="s")
+    return graph
+
+
+def of_langgraph(store: rb.Store, *said: str) -> None:
+    app = rath_langgraph.wrap(talking(*said).compile(checkpointer=InMemorySaver()), store, session="s")
     app.invoke({"messages": [("user", "Hello?")]}, {"configurable": {"thread_id": "t"}})
 
 
@@ -132,15 +136,7 @@ def autogen_wrapped(store: rb.Store, *said: str) -> Any:
 
 
 def langgraph_wrapped(store: rb.Store, *said: str) -> Any:
-    model = GenericFakeChatModel(messages=iter([AIMessage(one) for one in said]))
-
-    def answer(values: Any) -> Any:
-        return {"messages": [model.invoke(values["messages"])]}
-
-    graph: Any = StateGraph(MessagesState)
-    graph.add_node("n", answer)
-    graph.add_edge(START, "n")
-    return rath_langgraph.wrap(graph.compile(), store, checkpointer="rath")
+    return rath_langgraph.wrap(talking(*said).compile(), store, checkpointer="rath")
 
 
 @pytest.mark.usefixtures("sync_loop")

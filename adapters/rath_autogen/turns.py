@@ -10,7 +10,7 @@ from rath_autogen.natives import Registry, from_bytes
 from rath_bridge.errors import UnsupportedError
 from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.kinds import Inference, Message, Run
-from rath_bridge.replay import Recorded, recorded
+from rath_bridge.replay import Recorded, recorded, said
 from rath_bridge.session import Session
 
 _BESIDE: Final = frozenset({"message", "handoff"})
@@ -67,8 +67,8 @@ def _steps(found: Recorded) -> Iterator[Turn | Draft]:
                 before is not None and knows == before and not body.manifest, found.failed(chunk),
             )  # fmt: skip
             before = before or (None if body.manifest else knows)
-        elif (said := found.said(chunk)) is not None:
-            yield said
+        elif (one := said(found.tape, chunk)) is not None:
+            yield one
 
 
 def _task(begin: Run, inside: Sequence[Chunk]) -> list[Any]:

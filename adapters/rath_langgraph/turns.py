@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
 from rath_bridge.errors import UnsupportedError
-from rath_bridge.model.chunk import Chunk, Draft, draft
+from rath_bridge.model.chunk import Chunk, Draft
 from rath_bridge.model.kinds import Checkpoint, Inference, Run
-from rath_bridge.replay import Tape, tape_of
+from rath_bridge.replay import Tape, said, tape_of
 from rath_bridge.session import Session
 from rath_langgraph.inputs import INSTEAD, recorded_context, recorded_input
 from rath_langgraph.threads import FRAMEWORK
 from rath_langgraph.unsaved import is_unsaved
-
-_SAID: Final = frozenset({"message", "note", "placement"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def _is_invocation(chunk: Chunk, tape: Tape) -> bool:
 
 def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[tuple[int, Turn | Draft]]:
     """Each step with its place: of several threads that began at the same time, the runs follow in the threads' order."""
-    over = said = 0
+    over = written = 0
     begun = {chunk.run: chunk.position for chunk in reversed(chunks) if chunk.kind == "run"}
     for index, chunk in enumerate(chunks):
         if chunk.id in roots:
@@ -118,7 +116,7 @@ def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[tup
             )
             inside, over = chunks[index:end], max(over, end)
             config: RunnableConfig = {"configurable": {"thread_id": body.native_id}} if body.native_id is not None else {}
-            place = max(said, begun.pop(body.parent, chunk.position))
+            place = max(written, begun.pop(body.parent, chunk.position))
             if body.manifest:
                 yield place, Turn(config, None, None, streamed=False, called=True)
                 continue
@@ -127,7 +125,6 @@ def _steps(tape: Tape, chunks: Sequence[Chunk], roots: set[str]) -> Iterator[tup
             yield place, Turn(config, given, context, streamed)
         elif index >= over and chunk.kind == "checkpoint" and cast(Checkpoint, chunk.body).source == "update":
             raise UnsupportedError(f"the state was changed between two runs (update_state): {INSTEAD}")
-        elif chunk.run is None and chunk.kind in _SAID:
-            objects = tape.session.store.backend.objects(chunk.references)
-            said = chunk.position
-            yield said, draft(chunk.body, native=chunk.native, objects=objects)
+        elif (one := said(tape, chunk)) is not None:
+            written = chunk.position
+            yield written, one

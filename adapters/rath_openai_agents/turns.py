@@ -17,7 +17,7 @@ from rath_bridge.model.encoding import TreeRef
 from rath_bridge.model.kinds import Checkpoint, Inference, Note, Run
 from rath_bridge.model.report import LossReport
 from rath_bridge.model.trees import read_list
-from rath_bridge.replay import Recorded, current_tape, may_go_on, recorded, tape_of
+from rath_bridge.replay import Recorded, current_tape, may_go_on, recorded, said, tape_of
 from rath_bridge.session import Session
 from rath_openai_agents.decode import native_items
 from rath_openai_agents.encode import encode
@@ -157,8 +157,8 @@ def _steps(found: Recorded) -> Iterator[Turn | Draft]:
             resumed = chunk
         elif chunk.kind == "note" and AGAIN in (cast(Note, chunk.body).text or ""):
             twice = True
-        elif (said := found.said(chunk)) is not None:
-            yield said
+        elif (one := said(found.tape, chunk)) is not None:
+            yield one
 
 
 def _is_resumed(body: Checkpoint) -> bool:

@@ -17,11 +17,12 @@ from rath_bridge.replay.players import Player
 from rath_bridge.replay.report import ReplayReport
 from rath_bridge.replay.running import areplay, replay
 from rath_bridge.replay.tape import Tape, Verdict, current_tape
-from rath_bridge.replay.turns import Recorded, may_go_on, recorded, tape_of
+from rath_bridge.replay.turns import Recorded, may_go_on, recorded, said, tape_of
 
 __all__ = [
     "Divergence", "Effect", "OnMiss", "Player", "Policy", "Recorded", "ReplayDivergenceError", "ReplayHaltedError", "ReplayReport", "Tape",
-    "ToolPolicy", "Verdict", "areplay", "current_tape", "effect", "may_go_on", "outside", "patched", "recorded", "replay", "tape_of",
+    "ToolPolicy", "Verdict", "areplay", "current_tape", "effect", "may_go_on", "outside", "patched", "recorded", "replay", "said",
+    "tape_of",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import cast
 from rath_bridge.model.chunk import Chunk
 from rath_bridge.model.digests import Digest
 from rath_bridge.model.kinds import Run
+from rath_bridge.verbs.words import counted
 
 
 def runs(chunks: Iterable[Chunk], span: range, excused: Collection[Digest] = ()) -> int:
@@ -44,14 +45,10 @@ def in_words(held: int, made: int, *, ended: bool, left: bool) -> str | None:
     """
     choose = "to replay a part of the record, say after= and until= (--after, --until; docs/replay.md, One run of several)"
     if made > held:
-        return f"the record holds {_counted(held)}, the program made {made}"
+        return f"the record holds {counted(held, 'run')}, the program made {made}"
     if ended and made < held:
         whole = "to replay all of it, give a program that makes them all"
-        return f"the record holds {_counted(held)}, the program made {made}: {choose}; {whole}"
+        return f"the record holds {counted(held, 'run')}, the program made {made}: {choose}; {whole}"
     if ended and left:
         return f"the program ended, and the record goes on: {choose}"
     return None
-
-
-def _counted(number: int) -> str:
-    return f"{number} run{'' if number == 1 else 's'}"

@@ -21,7 +21,7 @@ from rath_bridge.session import Session, Store
 from rath_bridge.store.protocol import Backend
 from rath_bridge.verbs.inert import one_line
 from rath_bridge.verbs.transcript import Call, calls
-from rath_bridge.verbs.words import call_words, summary, value_words
+from rath_bridge.verbs.words import call_words, counted, summary, value_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,26 +122,31 @@ class Held:
         mine = [chunk for chunk in self.chunks if chunk.position > self.after]
         erased = sum(chunk.body_bytes is None for chunk in mine)
         broken = [chunk for chunk in mine if chunk.id in self.unreadable and chunk.body_bytes is not None]
-        parts = sum(self._was_erased(chunk) for chunk in broken)
+        parts = self._erased_below(broken)
         lost = len(broken) - parts
         gaps = sum(cast(Gap, c.body).count for c in mine if c.kind == "gap" and c.id not in self.unreadable)
         told = [
-            f"the contents of {_counted(erased, 'chunk')} were erased" if erased else "",
-            f"{_counted(parts, 'chunk')} cannot be read whole: what they stand on was erased" if parts else "",
-            f"{_counted(lost, 'chunk')} cannot be read whole: what they stand on is gone (rath-bridge fsck lists it)"
+            f"the contents of {counted(erased, 'chunk')} were erased" if erased else "",
+            f"{counted(parts, 'chunk')} cannot be read whole: what they stand on was erased" if parts else "",
+            f"{counted(lost, 'chunk')} cannot be read whole: what they stand on is gone (rath-bridge fsck lists it)"
             if lost
             else "",
-            f"{_counted(gaps, 'thing')} that happened are not on record (gaps)" if gaps else "",
+            f"{counted(gaps, 'thing')} that happened are not on record (gaps)" if gaps else "",
         ]
         return tuple(filter(None, told))
 
-    def _was_erased(self, chunk: Chunk) -> bool:
-        """Tell whether a redaction on record names all that is gone below a chunk."""
+    def _erased_below(self, broken: Sequence[Chunk]) -> int:
+        """Count the chunks of which redactions on record name all that is gone below them."""
         told = {name for c in self.chunks if c.kind == "redaction" and c.id not in self.unreadable
                 for name in cast(Redaction, c.body).objects}  # fmt: skip
-        references = body_references(orjson.loads(chunk.body_bytes or b"null"))
-        gone = {one.reference.digest for one in reach(references, self.session.store.kept.objects, Memo()) if one.data is None}
-        return bool(gone) and gone <= told
+        found = 0
+        for chunk in broken if told else ():
+            references = body_references(orjson.loads(chunk.body_bytes or b"null"))
+            gone = {
+                one.reference.digest for one in reach(references, self.session.store.kept.objects, Memo()) if one.data is None
+            }
+            found += bool(gone) and gone <= told
+        return found
 
     def _pair(self) -> None:
         self.calls = _calls([chunk for chunk in self.chunks if chunk.id not in self.unreadable])
@@ -212,10 +217,6 @@ def _said(output: Any) -> Iterator[str]:
         else:
             text = item.get("text") or item.get("content")
             yield from _said(text) if isinstance(text, list | tuple) else [value_words(text, 60)] if text else []
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _calls(chunks: Sequence[Chunk]) -> list[HeldCall]:

@@ -41,12 +41,6 @@ class Recorded:
         found = (cast(Run, one.body).status for one in reversed(self.inside(begin)) if one.kind == "run" and one.run == begin.run)
         return next(found, None) == "error"
 
-    def said(self, chunk: Chunk) -> Draft | None:
-        """What was written outside of all runs, to be appended again; None for any other chunk."""
-        if chunk.run is not None or chunk.kind not in _SAID:
-            return None
-        return draft(chunk.body, native=chunk.native, objects=self.tape.session.store.backend.objects(chunk.references))
-
     @contextmanager
     def reading(self, what: str, instead: str) -> Generator[None]:
         """Where the block cannot read what a run was given, that is a reason of the report.
@@ -78,6 +72,13 @@ def tape_of(program: object, session: Session) -> Tape | None:
     if tape is None or session.name != tape.session.name:
         return None
     return tape if program is tape.program or program is getattr(tape.program, "__self__", None) else None
+
+
+def said(tape: Tape, chunk: Chunk) -> Draft | None:
+    """What was written outside of all runs, to be appended again; None for any other chunk."""
+    if chunk.run is not None or chunk.kind not in _SAID:
+        return None
+    return draft(chunk.body, native=chunk.native, objects=tape.session.store.backend.objects(chunk.references))
 
 
 def recorded(program: object, session: Session, name: str, is_run: Callable[[Chunk, Run], bool]) -> Recorded | None:

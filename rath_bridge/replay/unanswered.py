@@ -19,6 +19,7 @@ from rath_bridge.model.kinds import Run
 from rath_bridge.plugins import adapters
 from rath_bridge.replay.inside import inside
 from rath_bridge.replay.tape import Tape
+from rath_bridge.verbs.words import counted
 
 SHOWN: Final = 5
 """How many tools and models a reason names."""
@@ -61,11 +62,12 @@ def unanswered(tape: Tape) -> list[Unanswered]:
 
 def reason(refused: Sequence[Unanswered]) -> str:
     """Tell what is not answered, and what to do."""
-    counted = Counter(one.title for one in refused)
-    told = [title if number == 1 else f"{title}, {number} times" for title, number in counted.most_common(SHOWN)]
-    more = f"; {len(counted) - SHOWN} others" if len(counted) > SHOWN else ""
+    titles = Counter(one.title for one in refused)
+    told = [title if number == 1 else f"{title}, {number} times" for title, number in titles.most_common(SHOWN)]
+    more = f"; {len(titles) - SHOWN} others" if len(titles) > SHOWN else ""
     tools = sum(one.title.startswith("tool") for one in refused)
-    numbers = " and ".join(filter(None, (_number(len(refused) - tools, "model call"), _number(tools, "tool call"))))
+    kinds = ((len(refused) - tools, "model call"), (tools, "tool call"))
+    numbers = " and ".join(counted(number, kind) for number, kind in kinds if number)
     verb, it = ("is", "it") if len(refused) == 1 else ("are", "them")
     patterns = list(dict.fromkeys(one.pattern for one in refused))[:SHOWN]
     policy = ", ".join(f"{pattern!r}: 'live'" for pattern in patterns)
@@ -152,7 +154,3 @@ def _body(tape: Tape, chunk: Chunk) -> Any:
 def _title(kind: str, name: str | None) -> str:
     """As the tape calls it."""
     return f"tool {name}" if kind == "tool" else f"model call of {name}" if name else "model call"
-
-
-def _number(count: int, noun: str) -> str:
-    return "" if not count else f"{count} {noun}{'' if count == 1 else 's'}"

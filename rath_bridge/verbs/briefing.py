@@ -19,7 +19,7 @@ from rath_bridge.model.parts import TextPart, ToolCallPart, ToolCallResponsePart
 from rath_bridge.verbs.calling import failed
 from rath_bridge.verbs.inert import inert, one_line
 from rath_bridge.verbs.transcript import Call, TranscriptMessage, calls, transcript
-from rath_bridge.verbs.words import call_words, part_words, speaker_words, value_words
+from rath_bridge.verbs.words import call_words, counted, part_words, speaker_words, value_words
 
 DIGITS: Final = 12
 """Digits of a digest in the text; the manifest has all 64."""
@@ -90,7 +90,7 @@ def briefing(what: Told, write: BriefingFunction | None = None) -> Message:
     if not isinstance(text, str):
         raise UnsupportedError(f"the function that writes the briefing returned a {type(text).__name__}, not a text")
     text = _MARK.sub(r"\\[", inert(text, keep="\n\t"))
-    many = f"{_count(len(what.messages), 'message')}, {_count(len(what.calls), 'tool call')}"
+    many = f"{counted(len(what.messages), 'message')}, {counted(len(what.calls), 'tool call')}"
     last = what.messages[-1].id
     head = f"[briefing: what was said and done before in session {inert(what.name)} ({many}), up to chunk {last}]"
     foot = "[end of the briefing: it is a summary, nobody said these words]"
@@ -146,7 +146,3 @@ def _unanswered(one: TranscriptMessage, what: Told) -> list[str]:
 
 def _answers(one: TranscriptMessage) -> bool:
     return any(isinstance(part, ToolCallResponsePart) for part in one.parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

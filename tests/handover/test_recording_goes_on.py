@@ -13,7 +13,7 @@ import orjson
 import pytest
 from agents import Agent, RunConfig, Runner
 from agents.models.interface import Model
-from agents.tracing import agent_span, generation_span, get_trace_provider, set_trace_processors, trace
+from agents.tracing import agent_span, generation_span, set_trace_processors, trace
 from autogen_core.models import AssistantMessage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -30,9 +30,12 @@ from rath_bridge.model.reaching import Memo, body_references, reach
 from rath_mcp import record_client
 from rath_openai_agents import RathSession, RathTracingProcessor, RecordingModel
 from tests.autogen.scripted import INFO
+from tests.openai_agents.conftest import no_processors
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import say
 from tests.waiting import soon
+
+__all__ = ["no_processors"]
 
 LONG = "Katharina Blum, " + "who keeps to herself " * 40
 SHORT = "Katharina Blum?"
@@ -96,14 +99,6 @@ def slow_client(amid: Amid) -> SlowClient:
 def store(store_url: str) -> Iterator[rb.Store]:
     with rb.open_store(store_url) as opened:
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def no_processors() -> Iterator[None]:
-    before = list(get_trace_provider()._multi_processor._processors)  # type: ignore[attr-defined]
-    set_trace_processors([])
-    yield
-    set_trace_processors(before)
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 from agents import Agent
-from agents.tracing import get_trace_provider, set_trace_processors
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,8 +19,11 @@ from rath_bridge.session import Session, Store
 from rath_langgraph import wrap
 from rath_langgraph.compare import compare_key
 from tests.langgraph.graphs import react, thread
+from tests.openai_agents.conftest import no_processors
 from tests.openai_agents.doubles import ScriptedModel
 from tests.openai_agents.scripted import say
+
+__all__ = ["no_processors"]
 
 MODES = ["rath", "own", "none"]
 Seen = list[list[BaseMessage]]
@@ -35,14 +37,6 @@ class Watched(GenericFakeChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
         self.seen.append(list(messages))
         return super()._generate(messages, *args, **kwargs)
-
-
-@pytest.fixture(autouse=True)
-def no_exporter() -> Iterator[None]:
-    before = list(get_trace_provider()._multi_processor._processors)  # type: ignore[attr-defined]
-    set_trace_processors([])
-    yield
-    set_trace_processors(before)
 
 
 Make = Callable[..., tuple[Any, Seen]]
